@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy
 
 from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
 from tools.errors import SettingsError
 
-Reordering = Literal["offsets", "rows", "ids", "kept"]
 MOST_TEXT = 1 << 16
 """Characters of recorded integers in a reference.py."""
 RECORDED_INTEGERS = '''
@@ -46,7 +44,7 @@ def recorded_arguments(contract: ObservedContract) -> list[TaskArgument]:
     """Return the arguments whose integers were recorded whole."""
     call = contract.sample
     whole = {path for path, content in zip(call.tensors, call.contents, strict=False) if content.zlib}
-    return [a for a in contract.arguments if a.path in whole and a.role in ("input", "inout")]
+    return [a for a in contract.arguments if a.path in whole]
 
 
 def recorded_calls(workload: TaskWorkload, arguments: Sequence[TaskArgument]) -> list[dict[str, str]]:
@@ -87,11 +85,16 @@ def fit_recorded_calls(
 
 def reorderings(
     arguments: Sequence[TaskArgument], calls: Mapping[tuple[int | float, ...], Sequence[Mapping[str, str]]]
-) -> dict[str, Reordering]:
-    """Return how each argument's integers may be reordered, judged by all that was recorded of it."""
-    found: dict[str, Reordering] = {}
+) -> dict[str, str]:
+    """Return for each argument how its integers may be reordered, judged by all that was recorded of it: `offsets`,
+    `rows`, `ids`, or `kept`."""
+    found: dict[str, str] = {}
     for argument in arguments:
-        arrays = [decode(call[argument.name], argument.dtype) for group in calls.values() for call in group]
+        arrays = [
+            numpy.frombuffer(zlib.decompress(base64.b64decode(call[argument.name])), argument.dtype)
+            for group in calls.values()
+            for call in group
+        ]
         rising = all(bool((a[1:] >= a[:-1]).all()) for a in arrays)
         if len(argument.shape) != 1 or argument.role == "inout":
             found[argument.name] = "ids" if argument.shape and argument.role != "inout" else "kept"
@@ -104,8 +107,3 @@ def reorderings(
         if found[argument.name] == "kept" and argument.shape:
             found |= {a.name: "kept" for a in arguments if a.shape[:1] == argument.shape[:1]}
     return found
-
-
-def decode(text: str, dtype: str) -> numpy.ndarray:
-    """Return recorded integers as a flat array."""
-    return numpy.frombuffer(zlib.decompress(base64.b64decode(text)), dtype)

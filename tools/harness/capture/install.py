@@ -21,8 +21,7 @@ _recorder = None
 class ObservingFinder(importlib.abc.MetaPathFinder):
     """Finds the modules of `watched` (name -> call) by the finders that come after it."""
 
-    def __init__(self, watched: dict):
-        self.watched = watched
+    watched: dict = {}
 
     def find_spec(self, name, path, target=None):
         """Return the module's spec with a loader that calls, or None for any other module."""
@@ -63,7 +62,8 @@ def start() -> None:
 
         runpy._get_code_from_file = code_of_file
         setattr(builtins, HOOK, observe)
-    sys.meta_path.insert(0, ObservingFinder(watched))
+    ObservingFinder.watched = watched
+    sys.meta_path.insert(0, ObservingFinder())
 
 
 def observe(value):

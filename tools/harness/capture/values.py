@@ -23,12 +23,6 @@ def torch_module():
     return sys.modules.get("torch")
 
 
-def is_tensor(value) -> bool:
-    """Whether the value is a tensor with an address."""
-    torch = torch_module()
-    return torch is not None and isinstance(value, torch.Tensor) and value.layout is torch.strided
-
-
 def is_traced(value) -> bool:
     """Whether a tensor has no values, because the program is being traced or compiled."""
     return value.device.type == "meta" or type(value).__name__ in ("FakeTensor", "FunctionalTensor", "ProxyTensor")
@@ -36,12 +30,12 @@ def is_traced(value) -> bool:
 
 def describe(value, tensors: list) -> dict:
     """Return a value of a call as JSON and append its tensors to `tensors`, in the order of the tree."""
-    if is_tensor(value):
+    torch = torch_module()
+    if torch is not None and isinstance(value, torch.Tensor) and value.layout is torch.strided:
         tensors.append(value)
         return tensor_layout(value)
     if isinstance(value, (bool, int, float)):
         return {"kind": "number", "value": value}
-    torch = torch_module()
     if value is None or isinstance(value, (str, *((torch.dtype, torch.device) if torch is not None else ()))):
         return {"kind": "fixed", "code": repr(value).replace("device(", "torch.device(", type(value) is not str)}
     if hasattr(value, "_asdict"):
