@@ -77,7 +77,7 @@ def infer_contract(observation: Observation) -> ObservedContract:
     total_s = _total_s(observation.groups) or 1.0
     notes = [
         f"{sum(group.count for group in other)} calls ({_total_s(other) / total_s:.0%} of the time) have other types, "
-        f"ranks or flags, such as {_signature(other[0].calls[0])}; they are not in this task."
+        f"ranks or flags, such as {_shapes(other[0].calls[0])}; they are not in this task."
         for other in others
     ]
     sizes = _Sizes(chosen)
@@ -104,11 +104,8 @@ def _total_s(groups: Sequence[CallGroup]) -> float:
     return sum(group.total_s for group in groups)
 
 
-def _signature(call: ObservedCall) -> str:
-    return ", ".join(
-        f"{path}: {value.dtype or value.code or value.value}{list(value.shape) or ''}"
-        for path, value in call.leaves.items()
-    )[:200]
+def _shapes(call: ObservedCall) -> str:
+    return ", ".join(f"{path}: {call.leaves[path].dtype}{list(call.leaves[path].shape)}" for path in call.tensors)[:200]
 
 
 def identifier(path: str) -> str:

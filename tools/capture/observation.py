@@ -187,8 +187,6 @@ def _nothing_seen(seen: Observation, *, is_found: bool) -> str:
             f"inside torch.compile, or another one of the same name?); name its caller, or run the program without "
             f"compilation"
         )
-    if not seen.modules:
-        return f"{said}: the recorder did not start (python -S or -I, or a program that ends by a signal?)"
     imported = ", ".join(sorted(name for name in seen.modules if not name.startswith("__"))) or "none"
     return (
         f"{said}; {module} was not imported. The user's own modules that were: {imported}. Name one of these, or "

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-import traceback
 from pathlib import Path
 
 from harness.capture import values
@@ -95,8 +94,7 @@ class Recorder:
             with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
                 yield
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            self.problems[f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"] = 1
+            self.problems[f"{type(error).__name__}: {error}"] = 1
 
     def _before(self, target, args, kwargs):
         """Return what completes the record with result and seconds of the call, or None for a call that is not
@@ -152,7 +150,7 @@ class Recorder:
                 end.synchronize()
                 durations.append(begin.elapsed_time(end) / 1e3)
         torch = values.torch_module()
-        on_gpu = torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized()
+        on_gpu = torch is not None and torch.cuda.is_initialized()
         record = {
             "target": self.described,
             "classes": list(self.classes.values()),

@@ -21,8 +21,7 @@ def record_call(key, args, kwargs):
     """Called by every trampoline."""
     target, original, recorder = _by_key[key]
     torch = values.torch_module()
-    compiles = torch is not None and hasattr(torch, "compiler") and torch.compiler.is_compiling()
-    if compiles or not target.concerns(args):
+    if (torch is not None and torch.compiler.is_compiling()) or not target.concerns(args):
         return original(*args, **kwargs)
     return recorder.call(target, original, args, kwargs)
 

@@ -12,7 +12,7 @@ import zlib
 CONTENT_BYTES = 1 << 16
 """Integer tensors of at most this size are recorded whole."""
 COMPARED = 1 << 22
-"""Numbers by which a tensor is compared before and after a call."""
+"""Bytes of a tensor that is compared byte by byte before and after a call."""
 SAMPLE = 1 << 20
 """Elements from which a distribution is computed."""
 ALIGNMENT = 16
@@ -65,13 +65,12 @@ def tensor_layout(tensor) -> dict:
 
 
 def snapshot(tensor):
-    """Return a tensor's bits as `COMPARED` whole numbers: of a larger one each is the sum of a block of elements."""
+    """Return a tensor's bytes, or of a larger one than `COMPARED` the sums of blocks of them."""
     torch = torch_module()
-    flat = tensor.detach().contiguous().reshape(-1)
-    words = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}.get(flat.element_size(), torch.int64))
-    block = math.ceil(words.numel() / COMPARED) or 1
-    whole = words.numel() // block * block
-    return torch.cat([words[:whole].view(-1, block).sum(1, dtype=torch.int64), words[whole:]])
+    content = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    block = math.ceil(content.numel() / COMPARED) or 1
+    whole = content.numel() // block * block
+    return torch.cat([content[:whole].view(-1, block).sum(1, dtype=torch.int64), content[whole:]])
 
 
 def summary(tensor):
