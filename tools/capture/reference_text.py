@@ -47,6 +47,8 @@ def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract]:
         f"    { ({'name': w.name, 'dims': w.dims, 'weight': float(w.calls)}) },  # {w.share:.1%} of the time\n"
         for w in contract.workloads
     )
+    found = {"outputs": contract.named("output"), "inout": contract.named("inout"), "dims_range": contract.dims_range}
+    settings = "".join(f"{name} = {value}\n" for name, value in found.items() if value)
     head = f'''"""What {observation.target} computes, with arguments as `{" ".join(observation.command)}` gave them.
 
 `python -m graph capture` wrote this; captured.json beside it has the evidence.
@@ -60,12 +62,8 @@ from collections import namedtuple
 
 import torch
 
-outputs = {contract.named("output")}
-# Of `inout` the content before the call counts; what is only written belongs into `outputs`.
-inout = {contract.named("inout")}
-workloads = [
+{settings}workloads = [
 {sizes}]
-dims_range = {contract.dims_range}
 {structs}{"".join(text.unknown)}
 
 def make_inputs(dims, seed, device="cpu"):

@@ -168,6 +168,7 @@ def test_a_module_becomes_a_function_of_its_parameters(
     assert task.agrees()
     given = task.inputs()
     assert not torch.equal(given["weight"], torch.ones(16))
+    assert task.reference.outputs == ("out",) and not hasattr(task.reference, "inout")
     torch.testing.assert_close(task.call({**given, "weight": given["weight"] * 2}), task.call(given) * 2)
     # The script would run again if its file were imported.
     assert "for n in" not in (tmp_path / "task" / "baseline" / "norm.py").read_text()
