@@ -89,7 +89,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     capture.add_argument("--out", type=Path, help="the task folder; default: the target's name")
     capture.add_argument("--python", default="", help="the Python that runs the program; default: the one that runs")
-    capture.add_argument("--values", action="store_true", help="record small floating-point tensors whole, too")
     run = verbs.add_parser(
         "run",
         help="optimise a kernel, given by a config or task folder, by --kernel, --ref and --dims, or by --problem",
@@ -388,7 +387,7 @@ def _write_task(arguments: argparse.Namespace) -> int:
         from tools.capture.task_folder import capture
 
         program, target, out = arguments.program, arguments.target, arguments.out
-        task_folder = capture(program, target, out, arguments.python, whole_floats=arguments.values)
+        task_folder = capture(program, target, out, arguments.python)
     _print(task_folder.model_dump_json() if arguments.json else task_folder.text(), alone=True)
     return 0
 

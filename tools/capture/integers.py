@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+
+import numpy
 
 from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
+from tools.errors import SettingsError
 
-if TYPE_CHECKING:
-    import numpy
-
-Reordering = Literal["offsets", "rows", "ids", "kept"]
 MOST_TEXT = 1 << 16
 """Characters of recorded integers in a reference.py."""
 RECORDED_INTEGERS = '''
@@ -45,14 +43,14 @@ def recorded(name, dims, seed, dtype, shape):
 def recorded_arguments(contract: ObservedContract) -> list[TaskArgument]:
     """Return the arguments whose integers were recorded whole."""
     call = contract.sample
-    whole = {path for path, content in zip(call.tensors, call.contents, strict=False) if content.sha256}
-    return [a for a in contract.arguments if a.path in whole and a.role in ("input", "inout")]
+    whole = {path for path, content in zip(call.tensors, call.contents, strict=False) if content.zlib}
+    return [a for a in contract.arguments if a.path in whole]
 
 
 def recorded_calls(workload: TaskWorkload, arguments: Sequence[TaskArgument]) -> list[dict[str, str]]:
     """Return the contents of the recorded arguments by name, of each different call of a workload."""
     calls = []
-    for call in (call for group in workload.groups for call in group.calls if call.contents):
+    for call in (call for group in workload.groups for call in group.calls):
         contents = {a.name: call.contents[call.tensors.index(a.path)].zlib for a in arguments}
         if all(contents.values()) and contents not in calls:
             calls.append(contents)
@@ -61,41 +59,45 @@ def recorded_calls(workload: TaskWorkload, arguments: Sequence[TaskArgument]) ->
 
 def fit_recorded_calls(
     contract: ObservedContract, arguments: Sequence[TaskArgument]
-) -> tuple[dict[tuple[int | float, ...], list[dict[str, str]]], list[TaskWorkload], list[str]]:
-    """Return the recorded calls by the held dims, the workloads that have one, and notes about what did not fit.
+) -> tuple[dict[tuple[int | float, ...], list[dict[str, str]]], ObservedContract]:
+    """Return the recorded calls by the held dims, and the contract with the workloads that have one.
 
-    Each workload's first call comes before the second call of any, up to `MOST_TEXT` characters.
+    Each workload's first call comes before the second call of any, up to `MOST_TEXT` characters. SettingsError if not
+    even one fits.
     """
     chosen: dict[tuple[int | float, ...], list[dict[str, str]]] = {}
     length, kept = 0, list[TaskWorkload]()
-    by_workload = [(workload, recorded_calls(workload, arguments)) for workload in contract.workloads]
-    for turn in range(max(len(calls) for _, calls in by_workload)):
-        for workload, calls in by_workload:
-            size = sum(map(len, calls[turn].values())) if turn < len(calls) else MOST_TEXT
-            if length + size < MOST_TEXT and (turn == 0 or workload in kept):
-                length += size
-                key = tuple(workload.dims[name] for name in contract.held)
-                chosen.setdefault(key, []).append(calls[turn])
-                kept += [workload] if workload not in kept else []
-    lost = [workload.name for workload in contract.workloads if workload not in kept]
-    notes = [
-        f"{', '.join(lost)}: left out, because their integers are larger than {MOST_TEXT >> 10} KiB together."
-    ] * bool(lost)
-    return chosen, kept, notes
+    numbered = [(turn, w, call) for w in contract.workloads for turn, call in enumerate(recorded_calls(w, arguments))]
+    for turn, workload, call in sorted(numbered, key=lambda one: one[0]):
+        size = sum(map(len, call.values()))
+        if length + size < MOST_TEXT and (turn == 0 or workload in kept):
+            length += size
+            chosen.setdefault(tuple(workload.dims[name] for name in contract.held), []).append(call)
+            kept += [workload] * (turn == 0)
+    if not kept:
+        raise SettingsError("capture: no call's integers fit into reference.py; call the program with smaller ones")
+    lost = [workload for workload in contract.workloads if workload not in kept]
+    names = ", ".join(workload.name for workload in lost)
+    note = [f"{names}: left out, because their integers are larger than {MOST_TEXT >> 10} KiB together."] * bool(lost)
+    update = {"workloads": (*kept,), "left_out": (*lost, *contract.left_out), "notes": (*contract.notes, *note)}
+    return chosen, contract.model_copy(update=update)
 
 
 def reorderings(
     arguments: Sequence[TaskArgument], calls: Mapping[tuple[int | float, ...], Sequence[Mapping[str, str]]]
-) -> dict[str, Reordering]:
-    """Return how each argument's integers may be reordered, judged by all that was recorded of it."""
-    found: dict[str, Reordering] = {}
+) -> dict[str, str]:
+    """Return for each argument how its integers may be reordered, judged by all that was recorded of it: `offsets`,
+    `rows`, `ids`, or `kept`."""
+    found: dict[str, str] = {}
     for argument in arguments:
-        arrays = [decode(call[argument.name], argument.dtype) for group in calls.values() for call in group]
-        rising = all(len(a) > 1 and bool((a[1:] >= a[:-1]).all()) for a in arrays)
-        if not argument.shape or argument.role == "inout":
-            found[argument.name] = "kept"
-        elif len(argument.shape) > 1:
-            found[argument.name] = "ids"
+        arrays = [
+            numpy.frombuffer(zlib.decompress(base64.b64decode(call[argument.name])), argument.dtype)
+            for group in calls.values()
+            for call in group
+        ]
+        rising = all(bool((a[1:] >= a[:-1]).all()) for a in arrays)
+        if len(argument.shape) != 1 or argument.role == "inout":
+            found[argument.name] = "ids" if argument.shape and argument.role != "inout" else "kept"
         elif rising and all(a[0] == 0 and len(a) > 2 for a in arrays):
             found[argument.name] = "offsets"
         else:
@@ -105,10 +107,3 @@ def reorderings(
         if found[argument.name] == "kept" and argument.shape:
             found |= {a.name: "kept" for a in arguments if a.shape[:1] == argument.shape[:1]}
     return found
-
-
-def decode(text: str, dtype: str) -> numpy.ndarray:
-    """Return recorded integers as a flat array."""
-    import numpy
-
-    return numpy.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="bool" if dtype == "bool" else dtype)

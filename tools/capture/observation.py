@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
+
+from pydantic import Field
 
 from tools.artifacts import Artifact
 from tools.capture.program import Recorded
@@ -21,54 +23,35 @@ class ObservedValue(Artifact):
     type: str = ""
     value: bool | int | float | None = None
     code: str = ""
-    items: list[ObservedValue] | dict[str, ObservedValue] = []
+    items: dict[str, ObservedValue] = {}
+    """Of what contains others, by index, key or field."""
     dtype: str = ""
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
-    offset: int = 0
-    alignment: int = 0
-    device: str = ""
+    contiguous: bool = True
+    alignment: int = 16
 
     def leaves(self, path: str) -> Iterator[tuple[str, ObservedValue]]:
         """Yield the values that contain no others, with their paths such as `xs[0]`, in the recorder's order."""
-        pairs = self.items.items() if isinstance(self.items, dict) else enumerate(self.items)
-        if self.kind not in ("list", "tuple", "dict", "struct"):
+        if self.kind not in PARTS:
             yield path, self
-        for key, item in pairs:
-            yield from item.leaves(f"{path}.{key}" if self.kind == "struct" else f"{path}[{key!r}]")
-
-    @cached_property
-    def order(self) -> tuple[int, ...] | None:
-        """Axes of a dense tensor from the longest stride to the shortest; None: its elements have gaps or overlap."""
-        order = tuple(sorted(range(len(self.shape)), key=lambda axis: (-self.strides[axis], axis)))
-        if self.shape and _is_dense(self.shape, self.strides):
-            return tuple(range(len(self.shape)))
-        dense = _is_dense([self.shape[axis] for axis in order], [self.strides[axis] for axis in order])
-        return order if dense else None
+        for key, item in self.items.items():
+            yield from item.leaves(path + PARTS[self.kind].format(key))
 
 
-def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether elements follow each other in the order of these axes."""
-    expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent not in (0, 1) and stride != expected:
-            return False
-        expected *= extent
-    return True
+PARTS = {"list": "[{}]", "tuple": "[{}]", "dict": "[{!r}]", "struct": ".{}"}
+"""Kind of a value that contains others -> how one of its parts is read."""
 
 
 class Content(Artifact):
-    """The whole content of a small integer tensor (`sha256`, `zlib` in base64), or a distribution."""
+    """The whole content of a small integer tensor (in base64), or the distribution of another."""
 
-    sha256: str = ""
-    zlib: str = ""
+    zlib: str = Field("", exclude=True)
+    """Not in captured.json, as it stands in reference.py."""
     min: float = 0.0
     max: float = 0.0
     mean: float = 0.0
     std: float = 0.0
-    zeros: float = 0.0
-    nan: float = 0.0
-    inf: float = 0.0
 
 
 class ObservedCall(Artifact):
@@ -82,23 +65,22 @@ class ObservedCall(Artifact):
     """Whether the call changed it."""
     alias: tuple[int, ...] = ()
     """Index of the first tensor in the same memory."""
-    result_is: tuple[int, ...] = ()
-    """Index of the argument that a result is, or -1."""
     result_within: tuple[int, ...] = ()
     """Index of the argument in whose memory a result lies, or -1."""
     launches: tuple[dict[str, Any], ...] = ()
-    caller: str = ""
     grid: tuple[int, ...] = ()
     options: dict[str, int | float | bool] = {}
     constexprs: tuple[str, ...] = ()
     overload: str = ""
     made: dict[str, ObservedValue] | None = None
     """Arguments of the constructor of the module that was called."""
+    training: bool = True
 
     @cached_property
     def leaves(self) -> dict[str, ObservedValue]:
-        """Path -> value, for all arguments."""
-        return dict(pair for name, value in self.arguments.items() for pair in value.leaves(name))
+        """Path -> value, for all arguments that are no constexprs."""
+        named = (pair for pair in self.arguments.items() if pair[0] not in self.constexprs)
+        return dict(pair for name, value in named for pair in value.leaves(name))
 
     @cached_property
     def tensors(self) -> list[str]:
@@ -106,33 +88,28 @@ class ObservedCall(Artifact):
         return [path for path, value in self.leaves.items() if value.kind == "tensor"]
 
     @cached_property
-    def result_leaves(self) -> list[ObservedValue]:
-        """The results that contain no others."""
-        return [value for _, value in self.results.leaves("result")]
+    def result_tensors(self) -> dict[str, ObservedValue]:
+        """Path -> tensor among the results."""
+        return {path: value for path, value in self.results.leaves("result") if value.kind == "tensor"}
 
     def structure(self) -> str:
-        """Return what calls of one contract share: everything but sizes, strides and numbers."""
-        fixed = [self.fixed_part(path, value) for path, value in self.leaves.items()]
-        return json.dumps([*fixed, *(self.fixed_part("", value) for value in self.result_leaves), self.overload])
-
-    def fixed_part(self, path: str, value: ObservedValue) -> tuple[str, ...]:
-        """Return the part of one value that its contract fixes."""
-        what = f"{value.code or value.dtype or value.type}{value.order if value.kind == 'tensor' else ''}"
-        bit = str(value.value) if value.type == "bool" or path in self.constexprs else ""
-        return path, value.kind, what, str(len(value.shape)), bit
+        """Return what calls of one contract share: everything but sizes, strides, numbers and constexprs."""
+        parts = [
+            (path, value.kind, value.code or value.dtype or value.type, len(value.shape), value.value is True)
+            for name, tree in (*self.arguments.items(), ("result", self.results))
+            for path, value in tree.leaves(name)
+        ]
+        return json.dumps([parts, self.overload, self.training])
 
 
 class CallGroup(Artifact):
-    """Calls of one class, in all processes."""
+    """Calls of one class in one process."""
 
     calls: tuple[ObservedCall, ...]
     """The calls that were recorded in full."""
     count: int
-    """All calls, replays of CUDA graphs included."""
-    replays: int
     median_s: float
-    first_s: float
-    """Longest first call of a process, which may include compilation."""
+    """Without the first one, which may include compilation."""
 
     @property
     def total_s(self) -> float:
@@ -140,151 +117,77 @@ class CallGroup(Artifact):
         return self.median_s * self.count
 
 
-class Parameter(Artifact):
-    """A parameter of the target."""
-
-    name: str
-    kind: str
-    """As in `inspect.Parameter.kind.name`."""
-    default: str | None
-    """The default's `repr`."""
-
-
 class Observation(Artifact):
     """All calls of one target in one run of the user's program."""
 
     target: str
     form: Literal["function", "module", "autograd", "triton", "operator"]
-    file: str
-    """File of the module that defines the target; empty for an operator."""
-    parameters: tuple[Parameter, ...]
+    parameters: dict[str, str]
+    """Name -> kind, as in `inspect.Parameter.kind.name`."""
     command: tuple[str, ...]
     groups: tuple[CallGroup, ...]
-    """Classes of calls, longest total duration first."""
+    """Longest total duration first."""
     processes: int
     apart: dict[str, int]
     """Why calls were not recorded -> their number."""
     problems: tuple[str, ...]
     modules: dict[str, str]
     """The user's own modules that were imported, by name, with their files."""
-    versions: dict[str, str | None]
     device: str
     exit_code: int
-    wall_s: float
-    own_s: float
-    """Seconds that the recorder took, over all processes."""
 
 
 def read_observation(recorded: Recorded, target: str) -> Observation:
-    """Return the observation that the recorder's lines describe.
+    """Return the observation that the recorder wrote.
 
     Raises SettingsError, which says what was imported and what to try, if no call was recorded.
     """
-    described: dict[str, Any] = {}
-    last_counts = []
-    unknown = defaultdict[str, int](int)
-    groups: defaultdict[str, list[tuple[dict[str, Any], list[ObservedCall]]]] = defaultdict(list)
-    for lines in recorded.processes:
-        described = next((line for line in lines if line["kind"] == "target"), described)
-        counts = next((line for line in reversed(lines) if line["kind"] == "counts"), None)
-        calls: defaultdict[int, list[ObservedCall]] = defaultdict(list)
-        for line in lines:
-            if line["kind"] == "call":
-                fields = {name: value for name, value in line.items() if name in ObservedCall.model_fields}
-                calls[line["class"]].append(ObservedCall.model_validate(fields))
-        if counts is not None:
-            last_counts.append(counts)
-            for one in counts["classes"]:
-                if not calls[one["class"]]:
-                    unknown["of further classes, not told apart"] += one["calls"]
-                else:
-                    groups[_class_key(max(calls[one["class"]], key=lambda call: len(call.contents)))].append(
-                        (one, calls[one["class"]])
-                    )
-    merged = sorted((_merge(parts) for parts in groups.values()), key=lambda group: -group.total_s)
-    apart = _sum([unknown, *(line["apart"] for line in last_counts)])
-    problems = tuple(dict.fromkeys(problem for line in last_counts for problem in line["problems"]))
-    modules = {name: file for line in last_counts for name, file in line["modules"].items()}
-    if not any(group.count for group in merged):
-        raise SettingsError(_nothing_seen(recorded, target, described, apart, problems, modules))
-    last = last_counts[0]
-    return Observation(
-        target=target,
-        form=described["form"],
-        file=described["file"],
-        parameters=tuple(Parameter.model_validate(one) for one in described["parameters"]),
-        command=recorded.command,
-        groups=tuple(group for group in merged if group.count),
-        processes=sum(bool(line["classes"]) for line in last_counts),
-        apart=apart,
-        problems=problems,
-        modules=modules,
-        versions=last["versions"],
-        device=last["device"],
-        exit_code=recorded.exit_code,
-        wall_s=recorded.wall_s,
-        own_s=sum(line["own_s"] for line in last_counts),
-    )
-
-
-def _class_key(call: ObservedCall) -> str:
-    numbers = [
-        (path, value.shape, value.strides, value.value if value.type != "float" else None)
-        for path, value in call.leaves.items()
+    records = recorded.processes
+    classes = [one for record in records for one in record["classes"] if one["records"]]
+    groups = [
+        CallGroup(
+            calls=tuple(map(ObservedCall.model_validate, one["records"])),
+            count=one["calls"],
+            median_s=statistics.median(one["durations"][1:] or one["durations"]),
+        )
+        for one in classes
     ]
-    return call.structure() + json.dumps(numbers)
-
-
-def _merge(parts: list[tuple[dict[str, Any], list[ObservedCall]]]) -> CallGroup:
-    """Return one class of several processes as one group."""
-    durations = [seconds for one, _ in parts for seconds in one["durations"]]
-    firsts = [one["first_s"] for one, _ in parts if one["first_s"] is not None]
-    replays = sum(one["replays"] for one, _ in parts)
-    return CallGroup(
-        # Those within the capture of a CUDA graph have no contents.
-        calls=tuple(sorted((call for _, calls in parts for call in calls), key=lambda call: not call.contents)),
-        count=sum(one["calls"] for one, _ in parts) + replays,
-        replays=replays,
-        median_s=statistics.median(durations or firsts or [0.0]),
-        first_s=max(firsts, default=0.0),
+    described = next((record["target"] for record in records if record["target"]), None)
+    observation = Observation(
+        target=target,
+        **(described or {"form": "function", "parameters": {}}),
+        command=recorded.command,
+        groups=tuple(sorted(groups, key=lambda group: -group.total_s)),
+        processes=sum(bool(record["classes"]) for record in records),
+        apart=sum((Counter(record["apart"]) for record in records), Counter()),
+        problems=tuple(dict.fromkeys(problem for record in records for problem in record["problems"])),
+        modules={name: file for record in records for name, file in record["modules"].items()},
+        device=next((record["device"] for record in records if record["device"] != "cpu"), "cpu"),
+        exit_code=recorded.exit_code,
     )
+    if not groups:
+        raise SettingsError(_nothing_seen(observation, is_found=described is not None))
+    return observation
 
 
-def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: defaultdict[str, int] = defaultdict(int)
-    for one in counts:
-        for name, count in one.items():
-            total[name] += count
-    return dict(total)
-
-
-def _nothing_seen(
-    recorded: Recorded,
-    target: str,
-    described: Mapping[str, Any],
-    apart: Mapping[str, int],
-    problems: tuple[str, ...],
-    modules: Mapping[str, str],
-) -> str:
+def _nothing_seen(seen: Observation, *, is_found: bool) -> str:
     """Return the sentence for a run without a recorded call: what was seen instead, and what to try."""
-    module = target.partition(":")[0]
-    said = f"--target: no call of {target} was recorded in `{' '.join(recorded.command)}`"
-    if recorded.exit_code:
-        return f"{said}, which ended with exit code {recorded.exit_code}; run it alone first, and mend what it prints"
-    if problems:
-        return f"{said}: {'; '.join(problems)}"
-    if apart:
-        counted = ", ".join(f"{count} {reason}" for reason, count in apart.items())
+    module = seen.target.partition(":")[0]
+    said = f"--target: no call of {seen.target} was recorded in `{' '.join(seen.command)}`"
+    if seen.exit_code:
+        return f"{said}, which ended with exit code {seen.exit_code}; run it alone first, and mend what it prints"
+    if seen.problems:
+        return f"{said}: {'; '.join(seen.problems)}"
+    if seen.apart:
+        counted = ", ".join(f"{count} {reason}" for reason, count in seen.apart.items())
         return f"{said} apart from {counted}; name a function that the program calls outside of these"
-    if described:
+    if is_found:
         return (
             f"{said}; {module} was imported and it defines the target, but nothing called it in Python (a function "
             f"inside torch.compile, or another one of the same name?); name its caller, or run the program without "
             f"compilation"
         )
-    if not recorded.processes:
-        return f"{said}: the recorder did not start (python -S or -I, or a program that ends by a signal?)"
-    imported = ", ".join(sorted(name for name in modules if not name.startswith("__"))) or "none"
+    imported = ", ".join(sorted(name for name in seen.modules if not name.startswith("__"))) or "none"
     return (
         f"{said}; {module} was not imported. The user's own modules that were: {imported}. Name one of these, or "
         f"`__main__:function` for a function of the script itself"

@@ -7,8 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,15 +37,14 @@ _RUN_MAIN = f"import sys; from {PACKAGE}.install import run_main; run_main(sys.a
 class Recorded(NamedTuple):
     """What the recorder wrote, and how the program ended."""
 
-    processes: tuple[tuple[dict[str, Any], ...], ...]
-    """Lines of the record, by process."""
+    processes: tuple[dict[str, Any], ...]
+    """The record of each process."""
     command: tuple[str, ...]
     """The command as the user gave it."""
     exit_code: int
-    wall_s: float
 
 
-def run_program(command: Sequence[str], target: str, python: str = "", *, whole_floats: bool = False) -> Recorded:
+def run_program(command: Sequence[str], target: str, python: str = "") -> Recorded:
     """Run a script with its arguments, or `-m module`, once under the recorder; its output goes where ours goes.
 
     Raises SettingsError for a target or a command that cannot be right.
@@ -57,7 +55,8 @@ def run_program(command: Sequence[str], target: str, python: str = "", *, whole_
         )
     if command[0] != "-m" and not Path(command[0]).is_file():
         raise SettingsError(f"capture: {command[0]}: no such file; name a Python script, or `-m module`")
-    with tempfile.TemporaryDirectory(prefix="kernelwright-capture-") as name:
+    # A process that outlives the program may still write.
+    with tempfile.TemporaryDirectory(prefix="kernelwright-capture-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         record = folder / "record"
         record.mkdir()
@@ -65,17 +64,15 @@ def run_program(command: Sequence[str], target: str, python: str = "", *, whole_
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH", "")))),
-            VARIABLE: f"{record}\n{target}\n{int(whole_floats)}",
+            VARIABLE: f"{record}\n{target}",
         }
         through_main = ["-c", _RUN_MAIN] if target.startswith("__main__:") else []
-        begun = time.perf_counter()
         try:
             done = subprocess.run([python or sys.executable, *through_main, *command], env=environment, check=False)
         except OSError as error:
             raise SettingsError(f"--python: {python} cannot be started ({error.strerror}); name a Python") from None
-        wall_s = time.perf_counter() - begun
-        processes = tuple(tuple(_lines(path)) for path in sorted(record.glob("*.jsonl")))
-    return Recorded(processes, tuple(command), done.returncode, wall_s)
+        processes = tuple(json.loads(path.read_text(encoding="utf-8")) for path in sorted(record.glob("*.json")))
+    return Recorded(processes, tuple(command), done.returncode)
 
 
 def _write_recorder(folder: Path) -> None:
@@ -86,11 +83,3 @@ def _write_recorder(folder: Path) -> None:
         if file.name.endswith(".py"):
             text = file.read_text(encoding="utf-8").replace("harness.capture", PACKAGE)
             (folder / PACKAGE / file.name).write_text(text, encoding="utf-8")
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            continue  # The last line of a process that was killed.

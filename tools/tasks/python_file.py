@@ -167,13 +167,14 @@ class PythonFile:
         return f"line {min(lines)}" if lines else ""
 
 
-def project_files(file: Path, source: str) -> tuple[Path, dict[str, str]]:
+def project_files(file: Path, source: str, root: Path | None = None) -> tuple[Path, dict[str, str]]:
     """The folder that `file`'s project is imported from, and path in it -> text of the file and of what it imports
     from there, directly or through others.
 
-    A package's own `__init__.py` is taken where something is imported from it, else an empty one.
+    A package's own `__init__.py` is taken where something is imported from it, else an empty one. `root` is a folder
+    that modules are known to be imported from.
     """
-    root = file.parent
+    root = root or file.parent
     while (root / "__init__.py").exists():
         root = root.parent
     levels = max((n.level for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom)), default=0)

@@ -1,6 +1,7 @@
 """Starts the recorder in the user's process, before the program's first line: on import, and in the main script."""
 
 import ast
+import builtins
 import functools
 import importlib.abc
 import importlib.util
@@ -12,114 +13,80 @@ from harness.capture.recorder import Recorder
 from harness.capture.targets import OperatorTarget, wrap_target
 
 VARIABLE = "KERNELWRIGHT_CAPTURE"
-"""Environment variable "FOLDER\\nTARGET\\nwhole floats: 0 or 1" of an observed process and its children."""
+"""Environment variable "FOLDER\\nTARGET" of an observed process and its children."""
 HOOK = "__kernelwright_observe__"
 _recorder = None
-
-
-class ObservingLoader(importlib.abc.Loader):
-    """A module's own loader, and then a call."""
-
-    def __init__(self, loader, loaded):
-        self.loader, self.loaded = loader, loaded
-
-    def create_module(self, spec):
-        """Create the module as its own loader does."""
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module):
-        """Execute the module, and observe what it defines."""
-        module.__loader__ = module.__spec__.loader = self.loader
-        self.loader.exec_module(module)
-        self.loaded(module)
 
 
 class ObservingFinder(importlib.abc.MetaPathFinder):
     """Finds the modules of `watched` (name -> call) by the finders that come after it."""
 
-    def __init__(self, watched: dict):
-        self.watched = watched
+    watched: dict = {}
 
     def find_spec(self, name, path, target=None):
         """Return the module's spec with a loader that calls, or None for any other module."""
         if name not in self.watched:
             return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
-            if spec is not None:
-                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = ObservingLoader(spec.loader, self.watched[name])
-                return spec
-        return None
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                self.watched[name](module)
+
+            spec.loader.exec_module = exec_module
+        return spec
 
 
 def start() -> None:
     """Install the recorder that the environment asks for."""
     global _recorder
-    folder, target, whole_floats = os.environ[VARIABLE].split("\n")
-    recorder = _recorder = Recorder(target, folder, whole_floats=whole_floats == "1")
+    folder, target = os.environ[VARIABLE].split("\n")
+    _recorder = Recorder(target, folder)
     watched = {"triton.runtime.jit": watch_launches, "triton.runtime.interpreter": watch_launches}
     watched["triton.runtime.autotuner"] = watch_autotuner
-    watched["torch.cuda.graphs"] = watch_graphs
     module_name, colon, path = target.partition(":")
     if target.startswith("op:") or not colon:
         watched["torch"] = functools.partial(watch_operator, target=OperatorTarget(target))
     elif module_name != "__main__":
         watched[module_name] = functools.partial(watch_attribute, path=path)
-        if module_name in sys.modules:
-            watch_attribute(sys.modules[module_name], path)
     else:
         import runpy
 
         # A child that multiprocessing spawns runs the script again as __mp_main__.
         def code_of_file(*arguments, original=runpy._get_code_from_file):
             code = script_code(arguments[-1])
-            return (
-                code if len(arguments) == 1 and not isinstance(original(*arguments), tuple) else (code, arguments[-1])
-            )
+            return (code, arguments[-1]) if isinstance(original(*arguments), tuple) else code
 
         runpy._get_code_from_file = code_of_file
-        import builtins
-
         setattr(builtins, HOOK, observe)
-    recorder.kernels = {}
-    sys.meta_path.insert(0, ObservingFinder(watched))
+    ObservingFinder.watched = watched
+    sys.meta_path.insert(0, ObservingFinder())
 
 
 def observe(value):
     """Wrap a value that the main script has just bound to the target's name."""
     try:
-        return wrap_target(_recorder.target, value, _recorder)
+        return wrap_target(value, _recorder)
     except TypeError as error:
         _recorder.problems[f"{_recorder.target} cannot be observed: {error}"] = 1
         return value
 
 
 def watch_attribute(module, path: str) -> None:
-    """Wrap an attribute of a module that has been imported, wherever it is bound."""
+    """Wrap an attribute of a module that has been imported."""
     *owners, name = path.split(".")
-    owner = module
     try:
-        for part in owners:
-            owner = getattr(owner, part)
-        value = getattr(owner, name)
+        owner = functools.reduce(getattr, owners, module)
+        setattr(owner, name, observe(getattr(owner, name)))
     except AttributeError:
-        public = ", ".join(
-            sorted(one for one in vars(module) if not one.startswith("_") and callable(vars(module)[one]))
-        )
+        public = ", ".join(sorted(one for one, held in vars(module).items() if one[0] != "_" and callable(held)))
         _recorder.problems[f"{module.__name__} defines no {path}; it defines {public or 'nothing'}"] = 1
-        return
-    wrapped = observe(value)
-    if wrapped is value:
-        return
-    setattr(owner, name, wrapped)
-    for other in list(sys.modules.values()):
-        for bound, held in list(vars(other).items()) if hasattr(other, "__dict__") else ():
-            if held is value:
-                setattr(other, bound, wrapped)
 
 
-# ---------------------------------------------------------------- Triton, operators, graphs
+# ---------------------------------------------------------------- Triton and operators
 
 
 def watch_launches(module) -> None:
@@ -135,18 +102,12 @@ def recorded_launch(run):
 
     @functools.wraps(run)
     def launch(jitted, *args, **kwargs):
-        if kwargs.get("warmup"):
-            return run(jitted, *args, **kwargs)
         target = _recorder.kernels.get(id(jitted))
-        if target is not None:
+        if target is not None and not kwargs.get("warmup"):
             return _recorder.call(target, functools.partial(run, jitted), args, kwargs)
-        if getattr(_recorder.local, "depth", 0) and not getattr(_recorder.local, "tuning", 0):
-            grid = kwargs.get("grid")
-            options = {k: v for k, v in kwargs.items() if isinstance(v, (bool, int)) and k != "warmup"}
-            shown = (
-                None if callable(grid) else [int(one) for one in (grid if isinstance(grid, (tuple, list)) else [grid])]
-            )
-            _recorder.local.launches.append({"kernel": jitted.__name__, "grid": shown, "options": options})
+        if _recorder.depth and not _recorder.tuning:
+            options = {name: str(value) for name, value in kwargs.items() if isinstance(value, (int, float, tuple))}
+            _recorder.launches.append({"kernel": jitted.__name__, **options})
         return run(jitted, *args, **kwargs)
 
     return launch
@@ -158,31 +119,13 @@ def watch_autotuner(module) -> None:
 
     @functools.wraps(bench)
     def marked(*args, **kwargs):
-        local = _recorder.local
-        local.tuning = getattr(local, "tuning", 0) + 1
+        _recorder.tuning += 1
         try:
             return bench(*args, **kwargs)
         finally:
-            local.tuning -= 1
+            _recorder.tuning -= 1
 
     module.Autotuner._bench = marked
-
-
-def watch_graphs(module) -> None:
-    """Count what the replays of a CUDA graph repeat."""
-    graph = module.CUDAGraph
-    begin, replay = graph.capture_begin, graph.replay
-
-    def capture_begin(self, *args, **kwargs):
-        _recorder.capturing = _recorder.captured[id(self)] = []
-        return begin(self, *args, **kwargs)
-
-    def counted_replay(self):
-        for found in _recorder.captured.get(id(self), ()):
-            found.replays += 1
-        return replay(self)
-
-    graph.capture_begin, graph.replay = capture_begin, counted_replay
 
 
 def watch_operator(torch, target) -> None:
@@ -191,13 +134,10 @@ def watch_operator(torch, target) -> None:
 
     class Observer(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            kwargs = kwargs or {}
             if not target.matches(func):
-                return func(*args, **kwargs)
-            first, target.overload = target.overload is None, func
-            if first:
-                _recorder.described = target.line()
-            return _recorder.call(target, func, args, kwargs)
+                return func(*args, **(kwargs or {}))
+            _recorder.described = target.line()
+            return _recorder.call(target, func, args, kwargs or {})
 
     Observer().__enter__()
 
@@ -205,37 +145,14 @@ def watch_operator(torch, target) -> None:
 # ---------------------------------------------------------------- the main script
 
 
-class NameObserver(ast.NodeTransformer):
-    """Adds a call of the hook after each statement outside functions that binds the target's name."""
-
-    def __init__(self, name: str):
-        self.name = name
-
-    def visit_FunctionDef(self, node):
-        """Observe the function if it is the target; what it contains stays."""
-        return [node, self.hook(node)] if node.name == self.name else node
-
-    visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef
-
-    def visit_Assign(self, node):
-        """Observe the value if its only target is the name."""
-        is_target = [getattr(one, "id", "") for one in node.targets] == [self.name]
-        return [node, self.hook(node)] if is_target else node
-
-    def hook(self, node):
-        """Return `NAME = HOOK(NAME)` at the place of a statement."""
-        added = ast.parse(f"{self.name} = {HOOK}({self.name})").body[0]
-        for one in ast.walk(added):
-            ast.copy_location(one, node)
-        return added
-
-
 def script_code(path, source=None):
-    """Return the code of the main script, which is read and not changed on disk; the target is observed in it."""
+    """Return the code of the main script, which is read and not changed on disk, with a call of the hook after each
+    statement of the module that binds the target's name."""
     name = _recorder.target.partition(":")[2].partition(".")[0]
-    if source is None:
-        source = Path(path).read_bytes()
-    tree = ast.fix_missing_locations(NameObserver(name).visit(ast.parse(source, str(path))))
+    tree = ast.parse(Path(path).read_bytes() if source is None else source, str(path))
+    for at, one in reversed([*enumerate(tree.body, 1)]):
+        if name in (getattr(one, "name", ""), *(getattr(bound, "id", "") for bound in getattr(one, "targets", ()))):
+            tree.body[at:at] = ast.parse(f"{name} = {HOOK}({name})").body
     return compile(tree, str(path), "exec", dont_inherit=True)
 
 

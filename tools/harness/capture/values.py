@@ -5,29 +5,22 @@ Needs the torch that the user's program has imported; nothing here waits for a d
 
 import base64
 import dataclasses
-import hashlib
 import math
 import sys
 import zlib
 
 CONTENT_BYTES = 1 << 16
 """Integer tensors of at most this size are recorded whole."""
-COPIED_BYTES, BLOCK = 1 << 24, 1 << 10
-"""A larger tensor is compared before and after a call by sums of blocks of so many elements, not bit by bit."""
+COMPARED = 1 << 22
+"""Bytes of a tensor that is compared byte by byte before and after a call."""
 SAMPLE = 1 << 20
 """Elements from which a distribution is computed."""
-_ADDRESS_UNIT = 256
+ALIGNMENT = 16
 
 
 def torch_module():
     """Return the program's torch, or None before it imports it."""
     return sys.modules.get("torch")
-
-
-def is_tensor(value) -> bool:
-    """Whether the value is a tensor with an address."""
-    torch = torch_module()
-    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def is_traced(value) -> bool:
@@ -37,127 +30,68 @@ def is_traced(value) -> bool:
 
 def describe(value, tensors: list) -> dict:
     """Return a value of a call as JSON and append its tensors to `tensors`, in the order of the tree."""
-    if is_tensor(value):
+    torch = torch_module()
+    if torch is not None and isinstance(value, torch.Tensor) and value.layout is torch.strided:
         tensors.append(value)
         return tensor_layout(value)
-    if value is None or isinstance(value, str):
-        return {"kind": "fixed", "code": repr(value)}
     if isinstance(value, (bool, int, float)):
-        return {"kind": "number", "type": number_type(value), "value": value}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {"kind": kind, "items": [describe(one, tensors) for one in value]}
-    named = None
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"kind": "dict", "items": {key: describe(one, tensors) for key, one in value.items()}}
-    if isinstance(value, tuple):
-        named = value._asdict()
+        return {"kind": "number", "value": value}
+    if value is None or isinstance(value, (str, *((torch.dtype, torch.device) if torch is not None else ()))):
+        return {"kind": "fixed", "code": repr(value).replace("device(", "torch.device(", type(value) is not str)}
+    if hasattr(value, "_asdict"):
+        kind, parts = "struct", value._asdict()
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-    if named is not None:
-        type_name = f"{type(value).__module__}:{type(value).__qualname__}"
-        return {"kind": "struct", "type": type_name, "items": {k: describe(v, tensors) for k, v in named.items()}}
-    torch = torch_module()
-    if torch is not None and isinstance(value, torch.dtype):
-        return {"kind": "fixed", "code": repr(value)}
-    if torch is not None and isinstance(value, torch.device):
-        return {"kind": "fixed", "code": f"torch.{value!r}"}
-    return {"kind": "opaque", "type": f"{type(value).__module__}.{type(value).__qualname__}"}
-
-
-def number_type(value) -> str:
-    """Return bool, int or float."""
-    return "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"
+        kind, parts = "struct", {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    elif isinstance(value, (list, tuple)):
+        kind, parts = ("list" if isinstance(value, list) else "tuple"), dict(enumerate(value))
+    elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        kind, parts = "dict", value
+    else:
+        kind, parts = "opaque", {}
+    items = {str(key): describe(one, tensors) for key, one in parts.items()}
+    return {"kind": kind, "type": type(value).__qualname__, "items": items}
 
 
 def tensor_layout(tensor) -> dict:
-    """Return dtype, shape, strides, storage offset and alignment of a tensor in bytes (at most 256)."""
-    strided = str(tensor.layout) == "torch.strided"
-    address = tensor.data_ptr() if strided else 0
+    """Return dtype, shape, strides, and the alignment of a tensor in bytes, at most `ALIGNMENT`."""
     return {
-        "kind": "tensor" if strided else "opaque",
-        "type": str(tensor.layout),
+        "kind": "tensor",
         "dtype": str(tensor.dtype).replace("torch.", ""),
         "shape": [int(extent) for extent in tensor.shape],
-        "strides": [int(stride) for stride in tensor.stride()] if strided else [],
-        "offset": int(tensor.storage_offset()) if strided else 0,
-        "alignment": math.gcd(address, _ADDRESS_UNIT) if address else _ADDRESS_UNIT,
-        "device": tensor.device.type,
+        "strides": [int(stride) for stride in tensor.stride()],
+        "contiguous": tensor.is_contiguous(),
+        "alignment": math.gcd(tensor.data_ptr(), ALIGNMENT),
     }
 
 
-def argument_key(value, numbers: bool):
-    """Return what tells calls of one class from those of others: layouts and whole numbers, but no contents and no
-    floating-point numbers. Without `numbers` whole ones are left out, too."""
-    if is_tensor(value):
-        strides = value.stride() if str(value.layout) == "torch.strided" else ()
-        return value.dtype, tuple(value.shape), strides, value.storage_offset() % 16 if strides else 0
-    if isinstance(value, float) or (type(value) is int and not numbers):
-        return type(value).__name__
-    if isinstance(value, (list, tuple)):
-        return type(value).__name__, tuple(argument_key(one, numbers) for one in value)
-    if isinstance(value, dict):
-        return tuple((key, argument_key(one, numbers)) for key, one in value.items())
-    if value is None or isinstance(value, (bool, int, str)):
-        return type(value).__name__, value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return tuple(argument_key(getattr(value, field.name), numbers) for field in dataclasses.fields(value))
-    return str(value) if type(value).__module__ == "torch" else type(value).__qualname__
-
-
-def share_of_rows(tensor, limit: int):
-    """Return the tensor, or evenly spaced slices of its longest axis that hold about `limit` bytes."""
-    excess = math.ceil(tensor.numel() * tensor.element_size() / limit)
-    if excess <= 1:
-        return tensor
-    axis = max(range(tensor.dim()), key=lambda one: tensor.shape[one])
-    return tensor[(slice(None),) * axis + (slice(None, None, excess),)]
-
-
 def snapshot(tensor):
-    """Return a copy of a tensor's bits; of a tensor above `COPIED_BYTES` the sums of blocks of them."""
+    """Return a tensor's bytes, or of a larger one than `COMPARED` the sums of blocks of them."""
     torch = torch_module()
-    flat = tensor.detach().contiguous().reshape(-1)
-    words = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}.get(flat.element_size(), torch.int64))
-    if words.numel() * words.element_size() <= COPIED_BYTES:
-        return words.clone()
-    whole = words.numel() // BLOCK * BLOCK
-    sums = words[:whole].view(-1, BLOCK).sum(1, dtype=torch.int64)
-    return torch.cat([sums, words[whole:].sum(dtype=torch.int64).reshape(1)])
+    content = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    block = math.ceil(content.numel() / COMPARED) or 1
+    whole = content.numel() // block * block
+    return torch.cat([content[:whole].view(-1, block).sum(1, dtype=torch.int64), content[whole:]])
 
 
-def summary(tensor, *, whole_floats: bool) -> dict:
-    """Return the content of a small integer tensor, or else a tensor of figures in `figures`, to be read later.
-
-    The figures are smallest, largest, mean, standard deviation, and the shares of zeros, NaN and infinities.
-    """
+def summary(tensor):
+    """Return a copy of a small integer tensor, or else smallest, largest, mean value and standard deviation of what is
+    finite, as a tensor to be read later; None for what has no such figures."""
     torch = torch_module()
     if tensor.numel() == 0 or tensor.is_complex():
-        return {}
+        return None
     values = tensor.detach()
-    is_integer = not values.is_floating_point()
-    if values.numel() * values.element_size() <= CONTENT_BYTES and (is_integer or whole_floats):
-        return {"content": values.clone()}
-    sample = share_of_rows(values, SAMPLE * values.element_size())
-    wide = sample.to(torch.float64 if is_integer or values.dtype == torch.float64 else torch.float32)
-    finite = torch.isfinite(wide)
-    kept = torch.where(finite, wide, torch.zeros_like(wide))
-    count = finite.sum().clamp(min=1)
-    mean = kept.sum() / count
-    deviation = (torch.where(finite, wide - mean, torch.zeros_like(wide)).square().sum() / count).sqrt()
-    shares = [(sample == 0) if is_integer else (wide == 0), torch.isnan(wide), torch.isinf(wide)]
-    figures = [kept.min(), kept.max(), mean, deviation, *(share.to(wide.dtype).mean() for share in shares)]
-    return {"figures": torch.stack([one.to(torch.float64) for one in figures])}
+    if not values.is_floating_point() and values.numel() * values.element_size() <= CONTENT_BYTES:
+        return values.clone()
+    sample = values.reshape(-1)[:: math.ceil(values.numel() / SAMPLE)].to(torch.float64)
+    finite = torch.nan_to_num(sample, 0.0, 0.0, 0.0)
+    return torch.stack([finite.min(), finite.max(), finite.mean(), finite.std(correction=0)])
 
 
-def read_summary(pending: dict) -> dict:
-    """Return a summary as JSON; waits for the device."""
-    if "content" in pending:
-        content = pending["content"].cpu().contiguous()
-        data = content.reshape(-1).view(torch_module().uint8).numpy().tobytes()
-        text = base64.b64encode(zlib.compress(data, 9)).decode()
-        return {"sha256": hashlib.sha256(data).hexdigest(), "zlib": text}
-    if "figures" in pending:
-        names = ("min", "max", "mean", "std", "zeros", "nan", "inf")
-        return dict(zip(names, pending["figures"].tolist()))  # noqa: B905
-    return {}
+def read_summary(found) -> dict:
+    """Return a `summary` as JSON; waits for the device."""
+    if found is None:
+        return {}
+    if found.is_floating_point():
+        return dict(zip(("min", "max", "mean", "std"), found.tolist()))  # noqa: B905
+    data = found.cpu().contiguous().reshape(-1).view(torch_module().uint8).numpy().tobytes()
+    return {"zlib": base64.b64encode(zlib.compress(data, 9)).decode()}
