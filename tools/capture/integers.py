@@ -6,8 +6,6 @@ import base64
 import zlib
 from collections.abc import Mapping, Sequence
 
-import numpy
-
 from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
 from tools.errors import SettingsError
 
@@ -88,6 +86,8 @@ def reorderings(
 ) -> dict[str, str]:
     """Return for each argument how its integers may be reordered, judged by all that was recorded of it: `offsets`,
     `rows`, `ids`, or `kept`."""
+    import numpy
+
     found: dict[str, str] = {}
     for argument in arguments:
         arrays = [
