@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Literal
 
 from graph.artifacts import ContestantTime, FinalBenchmark
-from graph.export.accepted import AcceptedKernel
 from graph.nodes.commits import commit_report
 from graph.report import final
 from graph.report.content.phrases import gain_words, objective_words, stop_reason_words
@@ -17,7 +16,7 @@ from graph.specs import hardware_sheet
 from graph.state import State
 from graph.workspace import completeness
 from graph.workspace.versions import closing_of, read_versions
-from tools.artifacts import BaselineFunction, Candidate, Record
+from tools.artifacts import Candidate, Record
 from tools.errors import WorkspaceError
 from tools.gate import confirmation, ranking
 from tools.judge import evidence
@@ -36,12 +35,7 @@ def finalise(state: State, services: Services) -> State:
     original, unfit = _original_kernel(services, contestants)
     if original is not None:
         contestants["original"] = original
-    best = services.candidate(state["incumbent"])
-    measured = services.judge.read_or_measure_benchmark(
-        contestants,
-        services.settings.benchmark.frameworks,
-        exported=exported_function(best, services) if services.task.baseline_function else None,
-    )
+    measured = services.judge.read_or_measure_benchmark(contestants, services.settings.benchmark.frameworks)
     benchmark = final_benchmark(measured, services, unfit)
     closing, _ = services.save_closing(report_basis(state, services), report=measured.id)
     record = services.save_record("final", benchmark, parents=(measured.id, closing), best=state["incumbent"])
@@ -53,29 +47,6 @@ def finalise(state: State, services: Services) -> State:
     )
     why = stop_reason_words(state.get("stop"), services.settings, services.recorded_cap, benchmark.overall)
     return State(report=record.id, summary=f"{shown}; it stopped because {why}")
-
-
-def exported_function(kernel: Candidate, services: Services) -> BaselineFunction:
-    """Return the kernel as its export is called from Python, at the visible sizes."""
-    language, task = services.language, services.task
-    accepted = AcceptedKernel(
-        task=task,
-        probed_workloads=services.probed_workloads,
-        source=kernel.source,
-        suffix=language.suffix,
-        device=language.device,
-        takes_stream=language.takes_stream(kernel.source),
-        flags=services.judge.builder.toolset().flags,
-        covers_drawn_sizes=False,
-        title="",
-    )
-    given = [a.name for a in task.arguments if a.role != "output"]
-    call = (
-        f"\n\ndef exported({', '.join(given)}):\n    return _exported({{{', '.join(f'{n!r}: {n}' for n in given)}}})\n"
-    )
-    return BaselineFunction(
-        call="kernelwright_export:exported", files={"kernelwright_export.py": accepted.module_source() + call}
-    )
 
 
 def require_complete_versions(services: Services) -> None:

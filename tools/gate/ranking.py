@@ -15,9 +15,9 @@ from tools.gate.statistics import Objective, PairedTimes, interval_product, spee
 
 FRAMEWORKS = ("eager", "compile", "max_autotune")
 """Torch's contestants in the order in which they are shown."""
-USER_FUNCTION, EXPORTED = "user_function", "exported"
-"""The user's own function (`Task.baseline_function`), and the best kernel called from Python, as its export does."""
-_LABELS = {USER_FUNCTION: "your function", EXPORTED: "this kernel, called from Python"}
+USER_FUNCTION = "user_function"
+"""The user's own function (`Task.baseline_function`)."""
+_LABELS = {USER_FUNCTION: "your function"}
 
 
 def order_frameworks(names: Iterable[str]) -> tuple[str, ...]:
@@ -111,9 +111,8 @@ def _rescale(sample: PairedTimes, incumbent_s: float) -> PairedTimes:
 def factors_over_function(record: Record, objective: Objective, best: str) -> dict[Clock, Interval]:
     """Return the time of the user's own function / the best kernel's by each clock; empty if it was not timed.
 
-    By the device's own clock the kernels alone are compared. By a clock that includes the call, the kernel is called
-    from Python as well, so that both allocate their outputs and pay Python; without that contestant it is called by
-    the harness.
+    By the device's own clock the kernels alone are compared. By a clock that includes the call, the function pays what
+    Python and its allocations cost, as torch does, and the kernel is called by the harness.
     """
     contest = confirmation.Contest.model_validate(record.payload)
     timed = {*contest.result.workloads[0].rounds[0]} if contest.result.workloads else set()
@@ -121,11 +120,11 @@ def factors_over_function(record: Record, objective: Objective, best: str) -> di
         return {}
     device = confirmation.with_device_times(record)
     outside: Clock = "launch-included" if device else "wall"
-    clocks: list[tuple[Clock, Record, str]] = [(outside, record, EXPORTED if EXPORTED in timed else best)]
-    clocks = [("device-only", device, best), *clocks] if device else clocks
+    clocks: list[tuple[Clock, Record]] = [(outside, record)]
+    clocks = [("device-only", device), *clocks] if device else clocks
     factors = {
-        clock: rank_contestants(measured, objective, anchor="baseline", best=kernel).overall[USER_FUNCTION].against_best
-        for clock, measured, kernel in clocks
+        clock: rank_contestants(measured, objective, anchor="baseline", best=best).overall[USER_FUNCTION].against_best
+        for clock, measured in clocks
     }
     return {clock: factor for clock, factor in factors.items() if factor is not None}
 

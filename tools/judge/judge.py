@@ -48,7 +48,7 @@ from tools.gate.judge_settings import (
     first_regression,
     with_margins,
 )
-from tools.gate.ranking import EXPORTED, FRAMEWORKS, USER_FUNCTION
+from tools.gate.ranking import FRAMEWORKS, USER_FUNCTION
 from tools.gate.statistics import compare_samples, competing_candidates, pairs_of_batch
 from tools.judge import evidence
 from tools.judge.build import KernelBuilder
@@ -418,18 +418,16 @@ class Judge:
         frameworks: tuple[str, ...] = ("eager", "compile"),
         rounds: int | None = None,
         attempt: int = 0,
-        exported: BaselineFunction | None = None,
     ) -> Record:
         """The record of the final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile.
         Payload: `confirmation.Contest`.
 
         On a GPU torch.compile also runs with its longest search, max-autotune. The task's rivals take part wherever a
-        framework does, and the task's own function always does; `exported`: the best kernel as Python calls it. Fewer
-        `rounds` than the judge's settings demand may leave the interval without ends.
+        framework does, and the task's own function always does. Fewer `rounds` than the judge's settings demand may
+        leave the interval without ends.
         """
         rounds = rounds or max(self.policy.benchmark_rounds, self._least_rounds())
-        others = (*self._all_contestants(frameworks), *((EXPORTED,) if exported else ()))
-        return self._read_or_run_contest("benchmark", contestants, others, rounds, attempt, exported)
+        return self._read_or_run_contest("benchmark", contestants, self._all_contestants(frameworks), rounds, attempt)
 
     def read_or_check_user_function(self, device: DeviceKind) -> Record:
         """The record of a contest of the task's own function alone, on a device of this kind: a few rounds."""
@@ -525,11 +523,10 @@ class Judge:
         frameworks: tuple[str, ...],
         rounds: int,
         attempt: int,
-        exported: BaselineFunction | None = None,
         device: DeviceKind | None = None,
     ) -> Record:
         device = device or self.language.device
-        functions = {USER_FUNCTION: self.task.baseline_function, EXPORTED: exported}
+        functions = {USER_FUNCTION: self.task.baseline_function}
         key_fields = {
             "attempt": attempt,
             "rounds": rounds,

@@ -12,7 +12,7 @@ from agents.models.ledger import format_dollars
 from graph.artifacts import FinalBenchmark
 from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup
-from tools.gate.ranking import EXPORTED, FRAMEWORKS, FrameworkTimes, contestant_label
+from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, contestant_label
 from tools.gate.statistics import Objective
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def over_function_words(final: FinalBenchmark, mark: str = "") -> str:
     around the first of them."""
     factors = [
         f"{mark * (at == 0)}{comparison_words(found)}{mark * (at == 0)} "
-        + ("by the device" if clock == "device-only" else "with both called from Python")
+        + ("by the device" if clock == "device-only" else "as Python calls it, with what it allocates")
         for at, (clock, found) in enumerate(final.over_function.items())
     ]
     return f"Over your function: {', '.join(factors)}."
@@ -147,7 +147,7 @@ def stop_reason_words(
     faster = [
         contestant_words(name)
         for name, found in final.items()
-        if name not in ("baseline", "original", EXPORTED) and found.high < 1
+        if name not in ("baseline", "original") and found.high < 1
     ]
     still = f", while {' and '.join(faster)} {'is' if len(faster) == 1 else 'are'} still faster" if faster else ""
     return words[stop] + still if stop else ""

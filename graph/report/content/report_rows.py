@@ -14,7 +14,7 @@ from graph.state import State
 from graph.workspace.versions import closing_of
 from tools.artifacts import Dims, Interval, Measurement, Outcome, Passed, Quantity, Task, Verdict
 from tools.gate.judge_settings import MIN_EFFECT
-from tools.gate.ranking import EXPORTED, order_frameworks
+from tools.gate.ranking import order_frameworks
 from tools.roofline import roofline
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, record_key
@@ -181,7 +181,7 @@ def workload_rows(
 
 def compared_frameworks(final: FinalBenchmark | None) -> tuple[str, ...]:
     """Return the contestants of the final benchmark that are not kernels of the run, timed or not."""
-    ours = ("baseline", "best", "original", EXPORTED)
+    ours = ("baseline", "best", "original")
     return order_frameworks(name for name in (*final.overall, *final.unavailable) if name not in ours) if final else ()
 
 

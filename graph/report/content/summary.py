@@ -20,7 +20,7 @@ from graph.workspace.versions import read_state, read_versions, recorded_version
 from tools.artifacts import UNBOUNDED_RATIO, Artifact, Clock, Interval, Verdict
 from tools.cli.formatting import format_speedup
 from tools.gate import confirmation
-from tools.gate.ranking import EXPORTED, USER_FUNCTION
+from tools.gate.ranking import USER_FUNCTION
 from tools.languages.base import open_language
 from tools.store.records import Records, record_key
 from tools.tasks.loader import LoadedTask
@@ -47,7 +47,7 @@ class Summary(Artifact):
     interval; below 1 it is faster."""
     over_function: dict[Clock, tuple[float, float, float]] = {}
     """Clock -> time of the user's own function / the best kernel's: estimate and interval; by a clock that includes the
-    call both are called from Python."""
+    call the function pays for Python and its allocations."""
     verdicts: dict[str, str]
     """v<N> -> outcome; masked versions are left out."""
     commits: tuple[str, ...]
@@ -167,7 +167,7 @@ def summarise(root: Path, state: State) -> Summary:
         against={
             name: (i.estimate, i.low, i.high)
             for name, i in overall_by_name.items()
-            if name not in ("baseline", EXPORTED, *([USER_FUNCTION] if over_function else []))
+            if name not in ("baseline", *([USER_FUNCTION] if over_function else []))
         },
         verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0 and not m.masked},
         objective_of=benchmark.objective_of if benchmark else "",

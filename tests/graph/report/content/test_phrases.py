@@ -61,7 +61,7 @@ def test_factors_over_the_users_function_come_with_their_clock() -> None:
     gain, loss = Interval(estimate=3.0, low=2.9, high=3.1), Interval(estimate=0.8, low=0.7, high=0.9)
     found = FinalBenchmark(standings=(), overall={}, objective_s={}, unavailable={}, wall_s=1.0)
     both = found.model_copy(update={"over_function": {"device-only": gain, "launch-included": loss}})
-    said = "Over your function: **3× [2.9, 3.1]** by the device, 0.8× [0.7, 0.9] (a loss) with both called from Python."
+    said = "Over your function: **3× [2.9, 3.1]** by the device, 0.8× [0.7, 0.9] (a loss) as Python calls it, with what it allocates."
     assert over_function_words(both, "**") == said and said.replace("**", "") in final.render_benchmark(both, "r")
     assert "your function" not in final.render_benchmark(found, "r")
 
