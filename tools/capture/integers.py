@@ -30,8 +30,8 @@ def recorded(name, dims, seed, dtype, shape):
     if how == "offsets":  # of consecutive pieces, whose lengths change places
         return torch.cat([values[:1], values.diff()[order].cumsum(0).to(dtype)])
     values = values[order]
-    if how == "ids":  # which keep their structure and get other names
-        known = values[values >= 0].unique()
+    known = values[values >= 0].unique()
+    if how == "ids" and len(known) > 2:  # They keep their structure and get other names; two values are a mask.
         names = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))]
         values = torch.where(values < 0, values, names[torch.searchsorted(known, values.clamp(min=int(known[0])))])
     return values
