@@ -52,6 +52,7 @@ FIXED_ATTRIBUTES = (
     "start",
     "end",
     "aside",
+    "ordered",
     "peeked",
     "sleep",
     "profiler",
@@ -89,6 +90,7 @@ class GpuBackend:
             self.driver.create_stream(),
             torch.zeros(PEEK_BYTES, dtype=torch.uint8, pin_memory=True),
         )
+        self.ordered = self.driver.create_stream(waits=True)
         self.sleep, self.profiler, self.clock = torch.cuda._sleep, torch.profiler, time.perf_counter
         self.cycles = self.driver.spin_rate(self.sleep, self.start, self.end)
         self.list_memory = torch.cuda.memory_snapshot
@@ -135,7 +137,7 @@ class GpuBackend:
         """Load a CUDA kernel's shared object and answer an error, if there is one."""
         self.snapshot.hold_machine_code()
         try:
-            self.functions[name] = native.Native(path), path
+            self.functions[name] = native.Native(path, self.ordered), path
         except OSError as error:
             return {"error": f"cannot be loaded: {str(error).replace(path, 'the library')}"}
         except AttributeError:
