@@ -226,7 +226,7 @@ def test_a_call_that_drops_its_dependencies_while_it_is_captured_is_not_timed_be
         return x * 3
 
     captured = graphs.CapturedCalls(torch, [honest, honest, honest])
-    assert captured.wrong_replay(honest) == ""
+    assert captured.wrong_replay(honest, [], lambda: None) == ""
     captured.close()
     with pytest.raises(RuntimeError, match="does not wait for the call before it"):
         graphs.CapturedCalls(torch, [honest, runs_beside])
