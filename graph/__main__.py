@@ -1,4 +1,4 @@
-"""`python -m graph`: init, run, resume, check, score, show, report, audit, verify, export, mask, unmask,
+"""`python -m graph`: init, capture, run, resume, check, score, show, report, audit, verify, export, mask, unmask,
 restart.
 
 In this layer it alone prints."""
@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from graph.artifacts import NotMeasured
     from graph.lifecycle.verify import Verification
     from graph.settings import Settings
+    from tools.capture.task_folder import CapturedTask
+    from tools.tasks.scaffold import Scaffold
 
 OPTIMISING_VERBS = ("run", "resume", "restart")
 EXIT_CODES = {
@@ -72,9 +74,21 @@ def build_parser() -> argparse.ArgumentParser:
         "init",
         help="make a task folder from a kernel file: entry, reference and config, with blanks to fill in",
     )
-    init.add_argument("file", type=Path, help="a .cu, C++, Triton or CuTe DSL file")
+    init.add_argument("file", type=Path, help="a .cu, C++ or Python file")
     init.add_argument("--out", type=Path, help="the task folder; default: the file's name without its suffix")
-    init.add_argument("--entry", help="the launcher or kernel to optimise; default: the first launcher")
+    init.add_argument("--entry", help="the function to make faster; default: the first that launches a kernel")
+    capture = verbs.add_parser(
+        "capture",
+        help="run your program once, record the calls of one function, and make a task folder from them",
+    )
+    capture.add_argument("program", nargs="*", help="after `--`: a Python script or `-m module`, with its arguments")
+    capture.add_argument(
+        "--target",
+        required=True,
+        help="pkg.mod:function, __main__:function, a class or a Triton kernel there, or an operator such as aten.mm",
+    )
+    capture.add_argument("--out", type=Path, help="the task folder; default: the target's name")
+    capture.add_argument("--python", default="", help="the Python that runs the program; default: the one that runs")
     run = verbs.add_parser(
         "run",
         help="optimise a kernel, given by a config or task folder, by --kernel, --ref and --dims, or by --problem",
@@ -176,7 +190,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     caps = "caps that differ from the old run, by their keys below `budget`, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
-    for verb in (init, run, check, resume, score, show, audit, verify, restart):
+    for verb in (init, capture, run, check, resume, score, show, audit, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     for verb in (run, check, resume, verify, restart):
         verb.add_argument(
@@ -245,7 +259,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report_failure(arguments, "refused", missing_module, None)
     except tuple(statuses) as error:
         status = next(name for kind, name in statuses.items() if isinstance(error, kind))
-        return _report_failure(arguments, status, str(error), error.workspace, getattr(error, "file", None))
+        file = getattr(error, "file", None)
+        more = {"file": str(file) if file else None, "contract": error.contract}
+        return _report_failure(arguments, status, str(error), error.workspace, more)
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
         unchanged = "nothing was changed; " if arguments.verb == "verify" else ""
@@ -271,27 +287,27 @@ def _remaining_workspace(arguments: argparse.Namespace, workspace_made: Path | N
 
 
 def _report_failure(
-    arguments: argparse.Namespace, status: str, reason: str, workspace_made: Path | None, file: Path | None = None
+    arguments: argparse.Namespace, status: str, reason: str, workspace_made: Path | None, more: Mapping[str, Any] = {}
 ) -> int:
     """Say why on stderr in one sentence, last on stdout as an object where one was asked for; returns the exit code.
 
-    `made`: the workspace that the run made. `file`: the one that somebody shall write.
+    `workspace_made`: the workspace that the run made. `more`: further items of the object, unless they are None.
     """
     workspace = _remaining_workspace(arguments, workspace_made)
     word, code, on, elsewhere = FAILURES[status]
     end = on.format(workspace=workspace) if workspace and arguments.verb in OPTIMISING_VERBS else elsewhere
     sentence = f"{reason.rstrip('.')}{end}" if end else reason
     _print_error(f"{word} {sentence}")
-    _print_failure_object(arguments, status, sentence, workspace, file)
+    _print_failure_object(arguments, status, sentence, workspace, more)
     return code
 
 
 def _print_failure_object(
-    arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, file: Path | None = None
+    arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, more: Mapping[str, Any] = {}
 ) -> None:
     if getattr(arguments, "json", False):
         failure = {"status": status, "reason": reason, "workspace": str(workspace) if workspace else None}
-        _print(json.dumps({**failure, "file": str(file)} if file else failure))
+        _print(json.dumps(failure | {name: value for name, value in more.items() if value is not None}))
 
 
 def hidden_package_error() -> str | None:
@@ -314,12 +330,8 @@ def dispatch(arguments: argparse.Namespace) -> int:
         os.environ["CUTLASS_PATH"] = str(arguments.cutlass.resolve())
     if arguments.verb in OPTIMISING_VERBS:
         return _optimise(arguments)
-    if arguments.verb == "init":
-        from tools.tasks.scaffold import scaffold
-
-        task_folder = scaffold(arguments.file, arguments.out or Path(arguments.file.stem), arguments.entry)
-        _print(task_folder.model_dump_json() if arguments.json else task_folder.text(), alone=True)
-        return 0
+    if arguments.verb in ("init", "capture"):
+        return _write_task(arguments)
     if arguments.verb == "score":
         from graph.score.runs import AS_PUBLISHED, score
 
@@ -329,14 +341,7 @@ def dispatch(arguments: argparse.Namespace) -> int:
         _print(scored.model_dump_json() if arguments.json else scored.sentence())
         return scored.code
     if arguments.verb == "check":
-        from graph.lifecycle.check import check
-        from tools.errors import SettingsError
-
-        report = check(_run_settings(arguments))
-        _print(report.model_dump_json() if arguments.json else report.text(), alone=True)
-        if report.unset:
-            raise SettingsError(report.unset[0])
-        return 0
+        return _check(arguments)
     if arguments.verb == "verify":
         from graph.lifecycle.verify import Machine, verify
         from tools.executors.choice import parse_choice
@@ -366,6 +371,51 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
     _print(show(arguments.workspace, as_json=arguments.json), alone=True)
     return 0
+
+
+def _write_task(arguments: argparse.Namespace) -> int:
+    """Write a task folder from a file, or from the calls in a run of the user's program."""
+    if arguments.verb == "init":
+        from tools.tasks.scaffold import scaffold
+        from tools.tasks.task_handle import open_machine
+
+        with open_machine(None) as (executor, records):
+            out = arguments.out or Path(arguments.file.stem)
+            parts = executor, records.blobs
+            task_folder: Scaffold | CapturedTask = scaffold(arguments.file, out, arguments.entry, parts)
+    else:
+        from tools.capture.task_folder import capture
+
+        program, target, out = arguments.program, arguments.target, arguments.out
+        task_folder = capture(program, target, out, arguments.python)
+    _print(task_folder.model_dump_json() if arguments.json else task_folder.text(), alone=True)
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from graph.lifecycle.check import ContractReport, check, contract_text
+    from tools.cli.waiting import waits_told_to
+    from tools.errors import KernelwrightError
+
+    known: list[ContractReport] = []
+
+    def announce(contract: ContractReport) -> None:
+        known.append(contract)
+        if not arguments.json:
+            _print(contract_text(contract), alone=True)
+
+    try:
+        with waits_told_to(_print_error):
+            report = check(_run_settings(arguments), announce)
+    except KernelwrightError as error:
+        error.contract = known[0].model_dump(mode="json") if known else None
+        raise
+    _print(report.model_dump_json() if arguments.json else report.text(), alone=True)
+    no_kernel = f"{report.task}: no kernel is given, and none could be written: {report.no_first_kernel}"
+    refusal = report.unset[0] if report.unset else no_kernel if report.no_first_kernel else ""
+    if refusal:
+        _print_error(f"{FAILURES['refused'][0]} {refusal}")
+    return FAILURES["refused"][1] if refusal else 0
 
 
 def _run_audit(arguments: argparse.Namespace) -> int:

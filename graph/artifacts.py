@@ -10,7 +10,7 @@ from agents.models.ledger import Spending
 from graph.state import State
 from knowledge_base.artifacts import Attempt
 from tools.analysis.signatures import MechanismCheck
-from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
+from tools.artifacts import Artifact, Bound, Clock, Finding, Interval, Profile, Quantity, Trial
 from tools.cli.formatting import describe_bottleneck
 from tools.gate.judge_settings import MIN_EFFECT
 from tools.languages.triton_interpreter import InterpreterResult
@@ -363,6 +363,9 @@ class FinalBenchmark(Artifact):
     graph_s: dict[str, float] = {}
     """Contestant -> weighted sum of its median times by the wall clock over replays of its CUDA graphs, each of one
     call."""
+    over_function: dict[Clock, Interval] = {}
+    """Clock -> time of the user's own function / the best kernel's; with launches, and on a CPU, both are called from
+    Python, the kernel through its export."""
     uncaptured: dict[str, str] = {}
     """Contestant -> why its calls cannot be captured in a CUDA graph."""
     by_graphs: bool = False

@@ -56,6 +56,7 @@ SOURCE_SUFFIXES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")
 MISPLACED_KEYS = {
     "workloads": "list them in the task's reference.py",
     "bytes": "put it beside the workload's dims in reference.py",
+    "baseline": "put it into the task folder's task.yaml",
     **dict.fromkeys(
         ("weights", "margins"), "put it into the task folder's task.yaml, or beside the workload's dims in reference.py"
     ),

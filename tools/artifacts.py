@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import math
+import operator
 import re
 import textwrap
 from contextlib import suppress
@@ -22,8 +24,12 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
-Role = Literal["input", "output", "scalar"]
-DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+Role = Literal["input", "output", "inout", "scalar"]
+"""An `inout` argument is read and written: its content is restored before each call."""
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8",
+    "uint8", "bool",
+]  # fmt: skip
 ProductType = Literal["", "float64", "float32", "float16", "bfloat16", "float8", "int8", "other"]
 Number = int | float
 Dims = dict[str, Number]
@@ -94,6 +100,16 @@ class Argument(Artifact):
     """Extent of each axis: the name of the dim that it equals in all visible workloads, else a number. Scalars have
     no axes."""
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a tensor whose content the kernel is given."""
+        return self.role in ("input", "inout")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.role in ("output", "inout")
+
 
 class Workload(Artifact):
     """One set of dims at which the kernel must be correct and is timed."""
@@ -124,8 +140,24 @@ class NumericTolerance(Artifact):
     """Absolute tolerance that the user stated: an element within atol + floor · |reference| passes, up to the cap."""
 
 
-DEFAULT_ERROR_FLOORS: dict[DType, float] = {"float64": 1e-12, "float32": 4e-5, "float16": 4e-3, "bfloat16": 3e-2}
-DEFAULT_ERROR_CAPS: dict[DType, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+DEFAULT_ERROR_FLOORS: dict[DType, float] = {
+    "float64": 1e-12,
+    "float32": 4e-5,
+    "float16": 4e-3,
+    "bfloat16": 3e-2,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+}
+"""Of a type of 8 bits, half a unit in the last place: the error of a result that is rounded correctly."""
+DEFAULT_ERROR_CAPS: dict[DType, float] = {
+    "float64": 1e-9,
+    "float32": 1e-3,
+    "float16": 2e-2,
+    "bfloat16": 1e-1,
+    "float8_e4m3fn": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+}
+"""Of a type of 8 bits, a unit in the last place."""
 
 
 class Rivals(Artifact):
@@ -135,6 +167,20 @@ class Rivals(Artifact):
     """Text of the Python file that defines the functions."""
     names: tuple[str, ...]
     """Names of the functions, in the order of the file."""
+
+
+class BaselineFunction(Artifact):
+    """A Python function that computes what the task computes, as its owner calls it; nothing of it is rewritten."""
+
+    call: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")
+    """`module:name` of a function, of a class of torch.nn.Module or of one of torch.autograd.Function."""
+    init: tuple[str | int | float | bool | None, ...] | dict[str, str | int | float | bool | None] = ()
+    """Arguments of the constructor of a module, by position or by name."""
+    build: tuple[str, ...] = ()
+    """A command that is run beside `files` before the import, such as `["{python}", "setup.py", "build_ext",
+    "--inplace"]`; `{python}` is the Python that runs jobs."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Path -> text of the files among which the module is looked up before the installed packages."""
 
 
 class Task(Artifact):
@@ -162,10 +208,17 @@ class Task(Artifact):
     """Elements of every pointer buffer in the seed style; 0: the product of the two largest dims of the workload."""
     inferred: tuple[str, ...] = ()
     """One sentence for each property that was inferred and not declared; `check` prints them."""
+    restructured: bool = Field(default=False, exclude_if=operator.not_)
+    """True: make_inputs gives lists, structs or fixed values, so that the reference takes other arguments than the
+    kernel."""
     library: tuple[str, ...] | None = None
     """Operators of torch (`aten.mm`) that host code may call on the arguments and its own buffers; None: none."""
     rivals: Rivals | None = None
     """Functions of other packages that compute the same; None: the user named none."""
+    baseline_function: BaselineFunction | None = None
+    """The user's own function, over which a gain is reported; None: the user named none."""
+    observed: bool = False
+    """The task was recorded from a run of the user's program."""
     product_type: ProductType | None = None
     """Type of the values that the reference's products take, where most of its operations are products; "" where they
     are not, None if they were not counted."""
@@ -174,8 +227,9 @@ class Task(Artifact):
 
     def identity(self) -> str:
         """Return the sha256 of the canonical JSON of the task, in hex, without `product_type`, which follows from the
-        reference, and a clock that nobody stated."""
-        return digest(self.model_dump_json(exclude={"product_type"} | ({"clock"} if self.clock is None else set())))
+        reference, and without a clock and a function that nobody named."""
+        unnamed = {name for name in ("clock", "baseline_function", "observed") if not getattr(self, name)}
+        return digest(self.model_dump_json(exclude={"product_type", *unnamed}))
 
     @property
     def margins(self) -> dict[str, float]:
@@ -190,7 +244,7 @@ class Task(Artifact):
     @property
     def outputs(self) -> tuple[Argument, ...]:
         """The arguments that the kernel writes, in ABI order."""
-        return tuple(a for a in self.arguments if a.role == "output")
+        return tuple(a for a in self.arguments if a.is_written)
 
 
 class Candidate(Artifact):
@@ -245,6 +299,11 @@ class Interval(Artifact):
         """Whether both ends are finite: with too few samples for the confidence, an end stays open."""
         # The factor 2 tolerates rounding of an interval that was inverted (1 / end).
         return self.low > 2 / UNBOUNDED_RATIO and self.high < UNBOUNDED_RATIO / 2
+
+    def is_close_to(self, other: Interval) -> bool:
+        """Whether two intervals are equal up to the last digits, in which machines may differ."""
+        pairs = zip(self.model_dump().values(), other.model_dump().values(), strict=True)
+        return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
 
 class Measurement(Artifact):

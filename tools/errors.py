@@ -2,6 +2,7 @@
 
     KernelwrightError
     ├── SettingsError            a mistake of the user: one sentence that names the key or file     exit 2
+    │   ├── UnusableTaskError    the contract is known, but no kernel can be judged by the reference exit 2
     │   ├── WorkspaceError       the workspace is locked, changed, of another program or incomplete exit 2
     │   └── DiskFullError        no space for records; no finished work is lost                     exit 2
     └── InfrastructureError      the machine failed, not the kernel                                 exit 4
@@ -32,10 +33,21 @@ class KernelwrightError(Exception):
     """Workspace of the run that the error ended, if the run can be resumed."""
     usage: Mapping[str, str | int | float] | None = None
     """Usage of a model before the error, by the fields of `agents.models.base.Usage`; None: unknown."""
+    contract: Mapping[str, object] | None = None
+    """Contract of the task whose check the error ended, where it is known."""
 
 
 class SettingsError(KernelwrightError):
     """A setting or file of the user cannot be used; the message names it, what is allowed and what to do."""
+
+
+class UnusableTaskError(SettingsError):
+    """A reference has a contract, but no kernel can be judged by it."""
+
+    def __init__(self, sentence: str, loaded: object) -> None:
+        super().__init__(sentence)
+        self.loaded = loaded
+        """The `tools.tasks.loader.LoadedTask` as far as it is known."""
 
 
 class WorkspaceError(SettingsError):

@@ -41,10 +41,11 @@ class Binding:
         self.shapes = found.shapes
         self.bound = dict(zip(wrapper.inputs, variant.inputs, strict=True))
         self.scalars = {a.name for a in arguments if a.role == "scalar"}
+        self.changed = {a.name for a in arguments if a.role == "inout"}
         self.given = {name: self._given(what) for name, what in self.bound.items()}
         self.outputs: dict[str, str] = {}
         self.copies: list[Returned] = []
-        self._return([a.name for a in arguments if a.role == "output"], wrapper, dict(variant.scalars))
+        self._return([a.name for a in arguments if a.is_written], wrapper, dict(variant.scalars))
 
     def _given(self, what: str) -> str:
         name, _, at = what.partition(".")
@@ -78,8 +79,11 @@ class Binding:
             while chain[-1].base in aliases:
                 chain.append(aliases[chain[-1].base])
             made, size = buffers.get(chain[-1].base), " * ".join(f"({n})" for n in self.shapes[output]) or "1"
-            whole = made is not None and prod(evaluated(n, values) for n in made.shape) == evaluated(
-                _read(size), values
+            # The kernels may still read an argument while they compute what takes its place.
+            whole = (
+                output not in self.changed
+                and made is not None
+                and prod(evaluated(n, values) for n in made.shape) == evaluated(_read(size), values)
             )
             if whole and made is not None and all(one.plain for one in chain) and made.name not in self.outputs:
                 self.outputs[made.name] = output

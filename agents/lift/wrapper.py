@@ -221,6 +221,11 @@ def _view(node: ast.expr) -> BufferView:
 
 def unread(what: str, help: str = "") -> SettingsError:
     """The sentence for what no kernel of Inductor's computes."""
+    if re.match(r"if not .*\bu\d+\b", what):
+        return SettingsError(
+            f"torch.compile finds a size that depends on values ({what[:60]} …), which no kernel of a fixed shape has; "
+            f"give a kernel, or a language model as the coder"
+        )
     found = re.search(r"(?:extern_kernels\.|aten\.|torch\.ops\.\w+\.|torch\.)_?(\w+?)(?:_out)?(?:\.\w+)*(?:\(|$)", what)
     name = f"torch's {found[1]}" if found else f"`{what[:80]}`"
     instead = "give a kernel, or a language model as the coder"

@@ -28,7 +28,7 @@ from knowledge_base.experience.free_methods import EXPERIENCE_PATH
 from knowledge_base.pages.wiki import section_text
 from tools.analysis.rules import load_rules
 from tools.artifacts import Finding
-from tools.gate.ranking import FRAMEWORKS, contestant_label
+from tools.gate.ranking import FRAMEWORKS, USER_FUNCTION, contestant_label
 from tools.roofline.hardware import Headroom, Spec
 
 MAX_FAILURE_CHARS = 3600
@@ -85,6 +85,8 @@ def fill_task(brief: Brief, most: int | None) -> SectionContent | None:
         f"  {a.name}: {a.role} {a.dtype}{' [' + ', '.join(a.shape) + ']' if a.role != 'scalar' else ''}"
         for a in task.arguments
     ]
+    if any(a.role == "inout" for a in task.arguments):
+        rows += ["inout: the kernel reads what the argument holds and changes it in place; each call finds it as given"]
     # A Task never contains the judge's hidden workloads; the flag is checked here all the same.
     rows += ["visible workloads (timed, with their weights):"]
     visible = [w for w in task.workloads if not w.hidden]
@@ -162,6 +164,23 @@ def fill_champion(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the kernel from which an ablation removes methods."""
     source = brief.champion if isinstance(brief, CoderBrief) else ""
     return SectionContent((_whole_item("champion", source),)) if source else None
+
+
+def fill_user_function(brief: Brief, most: int | None) -> SectionContent | None:
+    """Return the files of the user's own function, its module first, for a port of it."""
+    is_port = isinstance(brief, CoderBrief) and brief.writes_first_kernel
+    function = brief.task.baseline_function if is_port and brief.task else None
+    if function is None or not function.files:
+        return None
+    module = function.call.partition(":")[0].replace(".", "/")
+    own = (f"{module}.py", f"{module}/__init__.py")
+    names = sorted(function.files, key=lambda name: (name not in own, name))
+    items = (
+        PromptItem(name, (text, cut_middle(text, MAX_FAILURE_CHARS)), rank=at)
+        for at, name in enumerate(names)
+        for text in [escape_invisible(f"# {name}\n{function.files[name]}")]
+    )
+    return SectionContent((PromptItem("call", (f"call: {one_line(function.call, 200)}",)), *items))
 
 
 def fill_findings(brief: KernelBrief, most: int | None) -> SectionContent | None:
@@ -468,8 +487,9 @@ def fill_frameworks(brief: PlannerBrief | CoderBrief, most: int | None) -> Secti
     if times is None:
         return None
     others = "torch" if {*times.against} <= {*FRAMEWORKS} else "the other"
+    names = {name: contestant_label(name) for name in times.against}
     return SectionContent(
-        values={"times": times, "others": others, "names": {name: contestant_label(name) for name in times.against}}
+        values={"times": times, "others": others, "names": {**names, USER_FUNCTION: "the user's own function"}}
     )
 
 
@@ -530,6 +550,7 @@ def fill_iteration(brief: Brief, most: int | None) -> SectionContent:
             "failures": len(brief.failures),
             "without": bool(brief.ablated_methods),
             "first": brief.writes_first_kernel,
+            "ported": bool(brief.task.baseline_function and brief.task.baseline_function.files),
         }
         if not brief.ablated_methods:
             return SectionContent(values=values)
@@ -553,6 +574,7 @@ _FILLERS: tuple[SectionFiller, ...] = (
         fill_operator,
         fill_kernel,
         fill_champion,
+        fill_user_function,
         fill_findings,
         fill_counters,
         fill_machine_code,

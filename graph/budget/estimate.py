@@ -30,6 +30,8 @@ ASSUMED_METHODS, ASSUMED_PASSAGES = 12, 14
 """The assumed number of methods and passages in a dossier: those of the quickstart's first iteration."""
 KERNEL_GROWTH = 2
 """The assumed length of a faster kernel / the length of the user's kernel."""
+FIRST_KERNEL_CHARACTERS = 6000
+"""The assumed length of a kernel that does not exist yet."""
 ANSWER_TOKENS = {"Queries": 300, "Analysis": 600, "Plan": 1500, "Review": 200}
 """Answer type -> assumed tokens of an answer without a kernel."""
 ASSUMPTIONS = (
@@ -37,7 +39,8 @@ ASSUMPTIONS = (
     "every iteration accepted and each of its methods taken out once; "
     f"{ASSUMED_METHODS} methods and {ASSUMED_PASSAGES} passages retrieved, no findings and no earlier attempts in the "
     "prompts; "
-    f"kernels {KERNEL_GROWTH} times as long as yours, other answers of {min(ANSWER_TOKENS.values())} to "
+    f"kernels {KERNEL_GROWTH} times as long as yours (where there is none: as one of {FIRST_KERNEL_CHARACTERS:,} "
+    f"characters, written in one exchange more), other answers of {min(ANSWER_TOKENS.values())} to "
     f"{max(ANSWER_TOKENS.values())} tokens"
 )
 
@@ -61,6 +64,8 @@ class Estimate(Artifact):
     rows: tuple[RoleEstimate, ...]
     """The roles that are paid."""
     iterations: int
+    writes_first: bool = False
+    """Whether the coder writes v0, which counts as one exchange more."""
 
     @property
     def iteration_tokens(self) -> int:
@@ -80,8 +85,9 @@ class Estimate(Artifact):
         return sum(self.times(row) * (row.usd or 0.0) for row in self.rows)
 
     def times(self, row: RoleEstimate) -> int:
-        """Return how often a run repeats a role's exchanges: once an iteration, and once more for the analyst (v0)."""
-        return self.iterations + (row.role == "profiler_analyst")
+        """Return how often a run repeats a role's exchanges: once an iteration, and once more for v0: by the analyst,
+        and by the coder if it writes v0."""
+        return self.iterations + (row.role == "profiler_analyst" or (row.role == "coder" and self.writes_first))
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -97,7 +103,7 @@ def estimate_cost(
     paid = {role: agent for role, agent in agents.items() if agent.model.bills != "nothing"}
     questions = assumed_exchanges(settings, task, guide, hints) if paid else ()
     rows = tuple(_role_estimate(role, agent, questions) for role, agent in paid.items())
-    return Estimate(rows=rows, iterations=settings.search.iterations)
+    return Estimate(rows=rows, iterations=settings.search.iterations, writes_first=task.baseline is None)
 
 
 AssumedExchange = tuple[RoleName, Brief, str, int, int]
@@ -134,7 +140,7 @@ def assumed_exchanges(
 ) -> tuple[AssumedExchange, ...]:
     """Return the assumed exchanges of every role in an iteration."""
     search = settings.search
-    source = task.baseline or ""
+    source = task.baseline or " " * FIRST_KERNEL_CHARACTERS
     methods = tuple(
         sorted(guide.pages_about("method", task.language), key=lambda page: (-page.head.priority, page.head.id))[
             :ASSUMED_METHODS

@@ -61,7 +61,7 @@ class AcceptedKernel(Artifact):
     @property
     def inputs(self) -> tuple[Argument, ...]:
         """The tensors that the kernel reads."""
-        return tuple(a for a in self.task.arguments if a.role == "input")
+        return tuple(a for a in self.task.arguments if a.is_read)
 
     @property
     def is_compiled(self) -> bool:
@@ -101,7 +101,7 @@ class AcceptedKernel(Artifact):
         """Whether each shape at other sizes is known, and the kernel was right at all that were drawn."""
         tensors = [(position, a) for position, a in enumerate(self.task.arguments) if a.role != "scalar"]
         are_axes_known = all(
-            w.dims.get(axis) == extent or (a.role == "input" and axis == str(extent))
+            w.dims.get(axis) == extent or (a.is_read and axis == str(extent))
             for w in self.probed_workloads
             for position, a in tensors
             for axis, extent in zip(a.shape, w.arguments[position].shape, strict=True)

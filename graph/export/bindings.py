@@ -37,7 +37,7 @@ def torch_library(kernel: AcceptedKernel) -> str:
     schema = ", ".join(
         f"{_torch_types(a)[1]} {a.name}"
         if a.role == "scalar"
-        else f"Tensor{f'(a{at}!)' if a.role == 'output' else ''} {a.name}"
+        else f"Tensor{f'(a{at}!)' if a.is_written else ''} {a.name}"
         for at, a in enumerate(kernel.task.arguments)
     )
     registered = TORCH_LIBRARY.format(schema=schema, device="kCUDA" if kernel.device == "cuda" else "kCPU")
@@ -51,7 +51,7 @@ def suite_arguments(kernel: AcceptedKernel) -> tuple[Argument, ...]:
 
 
 def _last_output(kernel: AcceptedKernel) -> int:
-    return max(at for at, a in enumerate(kernel.task.arguments) if a.role == "output")
+    return max(at for at, a in enumerate(kernel.task.arguments) if a.is_written)
 
 
 def _torch_types(argument: Argument) -> tuple[str, str]:
@@ -64,7 +64,7 @@ def _run_function(kernel: AcceptedKernel, given: tuple[Argument, ...]) -> str:
         declared.append(
             f"{C_TYPES[a.dtype]} {a.name}"
             if a.role == "scalar"
-            else f"{'' if a.role == 'output' else 'const '}void* {a.name}"
+            else f"{'' if a.is_written else 'const '}void* {a.name}"
         )
         value = a.name if a in given else _size_expression(kernel, a, given)
         passed.append(f"static_cast<{C_TYPES[a.dtype]}>({value})" if a.role == "scalar" else f"{a.name}.data_ptr()")

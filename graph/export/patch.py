@@ -164,7 +164,7 @@ def _header(kernel: AcceptedKernel, space: str) -> str:
     body = re.sub(r'extern\s+"C"\s+', "static ", body)
     includes = [line.strip() for line in _INCLUDE.findall(_COMMENT.sub("", kernel.source)) if "pragma" not in line]
     macros = list(dict.fromkeys(_MACRO.findall(kernel.source)))
-    pairs = [(i, j) for i, a in enumerate(pointers) if a.role == "output" for j in range(len(pointers)) if j != i]
+    pairs = [(i, j) for i, a in enumerate(pointers) if a.is_written for j in range(len(pointers)) if j != i]
     capability = kernel.architecture.removeprefix("sm_")
     text = HEADER.format(
         title=kernel.title,

@@ -24,6 +24,8 @@ SCALARS: dict[str, Any] = {
     "float32": ctypes.c_float,
     "float64": ctypes.c_double,
 }
+WRITTEN = ("output", "inout")
+"""Roles of the arguments that a kernel writes; the content of an `inout` one is given."""
 
 
 class Exported:
@@ -62,7 +64,7 @@ class Exported:
             )
             stream = [ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)] if self.contract["stream"] else []
             self._built_entry()(*passed, *stream)
-        return self._as_result([filled[name] for name, role, *_ in self.contract["arguments"] if role == "output"])
+        return self._as_result([filled[name] for name, role, *_ in self.contract["arguments"] if role in WRITTEN])
 
     def complete_arguments(self, given: dict[str, Any]) -> dict[str, Any] | str:
         """Every argument of the kernel, outputs allocated; or a few words on what in `given` was never judged."""
@@ -99,7 +101,7 @@ class Exported:
         written = [
             filled[name].untyped_storage().data_ptr()
             for name, role, *_ in self.contract["arguments"]
-            if role == "output"
+            if role in WRITTEN
         ]
         return (
             "an output that shares memory with another argument"
@@ -161,14 +163,18 @@ class Exported:
         like = next((value for value in given.values() if isinstance(value, torch.Tensor)), None)
         for name, role, dtype, axes in self.contract["arguments"]:
             size = self._shape_or_size(role, axes, name, dims)
-            if asked.get(name) is None and role != "input" and name in named and size is not None:
+            if asked.get(name) is None and role in ("output", "scalar") and name in named and size is not None:
                 where = like.device if like is not None else self.device
                 asked[name] = size if role == "scalar" else torch.empty(size, dtype=getattr(torch, dtype), device=where)
         answer = reference(**{name: value for name, value in asked.items() if value is not None})
-        outputs = [name for name, role, *_ in self.contract["arguments"] if role == "output"]
+        roles = {name: role for name, role, *_ in self.contract["arguments"] if role in WRITTEN}
+        outputs = [*roles]
         if answer is None:
             return self._as_result([asked[name] for name in outputs])
         answers = list(answer) if isinstance(answer, tuple | list) else [answer]
+        if len(answers) != len(outputs):  # those that it changed in place are not among them
+            rest = iter(answers)
+            answers = [next(rest) if roles[name] == "output" else asked[name] for name in outputs]
         into = [given.get(name) for name in outputs]
         return self._as_result([one if out is None else out.copy_(one) for out, one in zip(into, answers, strict=True)])
 

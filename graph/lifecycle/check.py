@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
+from tempfile import TemporaryDirectory
+from typing import Literal, cast
 
 from agents.artifacts import RoleName
 from agents.handlers.base import applicable_handlers, handler_hints, open_handlers
 from graph.budget import feasibility, reserve
 from graph.budget.estimate import ASSUMPTIONS, Estimate, estimate_cost
-from graph.lifecycle import initial_kernel
+from graph.lifecycle import initial_kernel, user_function
 from graph.lifecycle.run import load_task, open_new_workspace
 from graph.lifecycle.static_report import missing_device_sentence, report_without_device
 from graph.report.content.phrases import render
 from graph.services import open_agents, open_index, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.specs import hardware_sheet
+from graph.workspace import folder as workspaces
 from tools.artifacts import Argument, Artifact, Task
-from tools.errors import SettingsError
+from tools.errors import SettingsError, UnusableTaskError
 from tools.executors.base import pick_device, reason_if_device_missing
 from tools.executors.protocol import ProbedWorkload
 from tools.executors.toolchain import Toolchain
@@ -26,6 +29,7 @@ from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language, open_language
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.tasks import trace
+from tools.tasks.loader import LoadedTask
 from tools.tasks.trace import LaunchGroup
 
 DEFAULT_STREAM_ONLY = (
@@ -35,26 +39,34 @@ DEFAULT_STREAM_ONLY = (
 _NO_COMPILER = "none on this machine, so the kernel was not compiled"
 
 
-class CheckReport(Artifact):
-    """The object that `check --json` prints."""
+class ContractReport(Artifact):
+    """The contract of a task: what a kernel for it must take, and at which sizes."""
 
-    status: Literal["checked"] = "checked"
     task: str
     language: str
     identity: str
-    compiler: str
     entry: str
     """The function that is called."""
     arguments: tuple[Argument, ...]
     workloads: tuple[ProbedWorkload, ...]
     """The visible workloads with their operations and unique bytes."""
-    traced: tuple[LaunchGroup, ...]
-    """The launches of `trace` by size, including those of little time; empty: no trace was given."""
     dims_range: dict[str, tuple[int, int]]
     """Dim -> the range from which hidden sizes are drawn."""
     precision: str
     library: tuple[str, ...]
     """Operators of torch that host code may call."""
+    inferred: tuple[str, ...]
+
+
+class CheckReport(ContractReport):
+    """The object that `check --json` prints."""
+
+    status: Literal["checked"] = "checked"
+    compiler: str
+    baseline: user_function.FunctionCheck | None
+    """What a few calls of the user's own function showed; None: the task names none."""
+    traced: tuple[LaunchGroup, ...]
+    """The launches of `trace` by size, including those of little time; empty: no trace was given."""
     rivals: tuple[str, ...]
     """Functions of other libraries that are timed beside torch."""
     device: str | None
@@ -63,6 +75,8 @@ class CheckReport(Artifact):
     """The result of the interpreter if the device is missing."""
     unwritten: str
     """The provider that writes v0 when the run begins; empty: there is a kernel."""
+    no_first_kernel: str
+    """Why there is no v0 and no run can begin; empty: it can."""
     handlers: tuple[str, ...]
     models: dict[RoleName, str]
     """Role -> its provider."""
@@ -76,26 +90,42 @@ class CheckReport(Artifact):
     """One sentence for each API key that is not set; a run is refused for the first."""
     unpublished: str
     """A sentence if the gpu-wiki has no figures for the hardware in the settings; else empty."""
-    inferred: tuple[str, ...]
 
     def text(self) -> str:
-        """Return the report as text."""
+        """Return the report as text, without the contract."""
         return render("check.md", found=self, assumed=ASSUMPTIONS)
 
 
-def check(settings: Settings) -> CheckReport:
+def contract_text(contract: ContractReport) -> str:
+    """Return the contract as text."""
+    return render("contract.md", found=contract)
+
+
+def check(settings: Settings, announce: Callable[[ContractReport], None] = lambda contract: None) -> CheckReport:
     """Load and probe the task, open every part that the settings name, compile the kernel, and describe the contract.
 
-    Raises SettingsError for whatever `run` would refuse before its first measurement, except for API keys that are not
-    set, which the report lists.
+    `announce` gets the contract as soon as it is known, also where the check is then refused. Raises SettingsError for
+    whatever `run` would refuse before its first measurement, except for API keys that are not set and for a first
+    kernel that nobody can write, which the report names.
     """
     from knowledge_base.pages.wiki import Wiki
     from tools.judge.build import compile_baseline
 
     with ExitStack() as stack:
-        workspace, events, executor, _ = open_new_workspace(settings, (), stack)
+        # A check that is killed leaves nothing among the workspaces.
+        elsewhere = str(Path(stack.enter_context(TemporaryDirectory(prefix="check-")), "workspaces"))
+        made = workspaces.create(settings)  # Refuses a name or a folder that a run could not have.
+        made.close()
+        made.discard()
+        scratch = settings.model_copy(update={"workspaces": elsewhere})
+        workspace, events, executor, _ = open_new_workspace(scratch, (), stack)
         records, unset = workspace.records, list[str]()
-        loaded = load_task(settings, executor, records.blobs)
+        try:
+            loaded = load_task(settings, executor, records.blobs)
+        except UnusableTaskError as error:
+            announce(_contract(cast(LoadedTask, error.loaded)))
+            raise
+        announce(_contract(loaded))
         task, language = loaded.task, open_language(loaded.task.language)
         handlers = open_handlers(settings.handlers, task.baseline, task.language)
         agents = open_agents(settings, records, events.emit, open_ledger(settings, records), unset=unset)
@@ -110,15 +140,18 @@ def check(settings: Settings) -> CheckReport:
         static = (
             report_without_device(settings, loaded, executor, records.blobs, absent) if absent and has_kernel else None
         )
-        name = settings.sources(language.suffix).kernel
+        name, no_first_kernel = settings.sources(language.suffix).kernel, ""
+        function = user_function.check_user_function(loaded, executor, records, settings.judge)
         if task.baseline is None and not absent:
             # The lift costs nothing and is deterministic, so a refusal is found here.
-            with suppress(SettingsError) if writer.reads == "prompt" else nullcontext():
+            try:
                 candidate = initial_kernel.lift_initial_kernel(
                     task, executor, records.blobs, settings.judge.job_limit_s
                 )
                 task = initial_kernel.with_kernel(loaded, candidate, initial_kernel.LIFT_ORIGIN).task
                 compile_baseline(task, language, executor, records.blobs, name=name)
+            except SettingsError as error:
+                no_first_kernel = "" if writer.reads == "prompt" else str(error.__cause__ or error)
         elif not absent:
             compile_baseline(task, language, executor, records.blobs, name=name)
         hints = handler_hints(handlers, task.baseline or "", task.language)
@@ -126,24 +159,20 @@ def check(settings: Settings) -> CheckReport:
         feasibility.refuse_unaffordable(settings, task, wiki.or_bundled_methods(), agents)
         if not absent:
             hardware_sheet.refuse_unknown(settings, wiki, task, pick_device(executor.devices(), language.device))
+        contract = _contract(loaded.model_copy(update={"task": task}))
+        notes = (*task.inferred, *_default_stream_note(task, language))
         return CheckReport(
-            task=task.name,
-            language=task.language,
-            identity=task.identity(),
+            **contract.model_copy(update={"inferred": notes}).model_dump(),
             compiler=compiler,
-            entry=language.entry,
-            arguments=task.arguments,
-            workloads=loaded.workloads,
             traced=trace.group_launches(trace.read_trace(Path(settings.trace)), task, Path(settings.trace))
             if settings.trace
             else (),
-            dims_range=task.dims_range,
-            precision=task.numeric.precision,
-            library=task.library or (),
+            baseline=function,
             rivals=task.rivals.names if task.rivals else (),
             device=missing_device_sentence(settings, absent) if absent else None,
             interpreted=static.interpreted if static else None,
-            unwritten=writer.provider if task.baseline is None else "",
+            unwritten=writer.provider if task.baseline is None and not no_first_kernel else "",
+            no_first_kernel=no_first_kernel,
             handlers=tuple(
                 str(handler) for handler in applicable_handlers(handlers, task.baseline or "", task.language)
             ),
@@ -155,8 +184,23 @@ def check(settings: Settings) -> CheckReport:
             pages=len(wiki.pages),
             unset=tuple(dict.fromkeys(unset)),
             unpublished=hardware_sheet.unpublished_warning(wiki, task, settings.hardware, settings.variant),
-            inferred=(*task.inferred, *_default_stream_note(task, language)),
         )
+
+
+def _contract(loaded: LoadedTask) -> ContractReport:
+    task = loaded.task
+    return ContractReport(
+        task=task.name,
+        language=task.language,
+        identity=task.identity(),
+        entry=open_language(task.language).entry,
+        arguments=task.arguments,
+        workloads=loaded.workloads,
+        dims_range=task.dims_range,
+        precision=task.numeric.precision,
+        library=task.library or (),
+        inferred=task.inferred,
+    )
 
 
 def _default_stream_note(task: Task, language: Language) -> list[str]:

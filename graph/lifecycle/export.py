@@ -95,6 +95,11 @@ def read_accepted_kernel(
     if file is None and loaded.task.baseline is not None:
         file = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{language.suffix}"
         file = file if file.is_file() else None
+    if loaded.task.restructured:
+        raise SettingsError(
+            f"{version}: make_inputs of this task gives lists, structs or fixed values, and an exported function takes "
+            f"the kernel's arguments; give these in make_inputs by name, and put them together in reference"
+        )
     worth = memory.speedup
     figures = f"{worth.estimate:.4g} [{worth.low:.4g}, {worth.high:.4g}]" if worth else ""
     gain = f", {figures} times as fast as the version before" if worth else ""

@@ -6,6 +6,7 @@ from agents.lift.from_reference import LANGUAGE_MODEL_CODER, lift_reference
 from agents.roles import coder
 from agents.tool_use.workbench import failure_text
 from graph.artifacts import LiftResult
+from graph.report.content.authorship import NO_KERNEL_GIVEN
 from graph.services import Services
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError
@@ -24,26 +25,28 @@ def write_initial_kernel(loaded: LoadedTask, services: Services) -> LoadedTask:
     """Return the task with a v0 that compiles and agrees with its reference, as if the user had given it.
 
     v0 is the code of torch.compile if it can be lifted. Otherwise a language model writes it, with up to
-    `search.fix_attempts` further attempts after a failure. Raises SettingsError if there is no correct v0.
+    `search.fix_attempts` further attempts after a failure. Where the user gave a function of their own, a model ports
+    it, and the lift comes last. Raises SettingsError if there is no correct v0.
     """
     agent = services.agents["coder"]
+    attempts = 1 + services.settings.search.fix_attempts if agent.model.reads == "prompt" else 0
+    asked = [agent.model.provider] * attempts
+    origins = [*asked, LIFT_ORIGIN] if loaded.task.baseline_function else [LIFT_ORIGIN, *asked]
     failures: tuple[str, ...] = ()
-    tries = 1 + services.settings.search.fix_attempts if agent.model.reads == "prompt" else 0
-    try:
-        kernel, origin = (
-            lift_initial_kernel(
-                loaded.task, services.executor, services.records.blobs, services.settings.judge.job_limit_s
-            ),
-            LIFT_ORIGIN,
-        )
-        services.save_record("lift", LiftResult(source=kernel.source))
-    except SettingsError:
-        if not tries:
-            raise
-        kernel, tries = _ask_coder(loaded, services, failures), tries - 1
-        origin = agent.model.provider
-    while (fault := _kernel_failure(kernel, services)) is not None:
-        if not tries:
+    while True:
+        origin = origins.pop(0)
+        try:
+            kernel = _lift(loaded, services) if origin == LIFT_ORIGIN else _ask_coder(loaded, services, failures)
+        except SettingsError:
+            # A coder that gives no kernel is not asked again.
+            origins = [other for other in origins if other != origin]
+            if not origins:
+                raise
+            continue
+        fault = _kernel_failure(kernel, services)
+        if fault is None:
+            return with_kernel(loaded, kernel, origin)
+        if not origins:
             description = (
                 f"the one that {origin} gave"
                 if origin == LIFT_ORIGIN
@@ -55,8 +58,13 @@ def write_initial_kernel(loaded: LoadedTask, services: Services) -> LoadedTask:
                 f"a kernel" + (f", or {LANGUAGE_MODEL_CODER}" if origin == LIFT_ORIGIN else "")
             )
         failures = (*failures, failure_text("the first version", fault, kernel.source))
-        kernel, origin, tries = _ask_coder(loaded, services, failures), agent.model.provider, tries - 1
-    return with_kernel(loaded, kernel, origin)
+
+
+def _lift(loaded: LoadedTask, services: Services) -> Candidate:
+    limit_s = services.settings.judge.job_limit_s
+    kernel = lift_initial_kernel(loaded.task, services.executor, services.records.blobs, limit_s)
+    services.save_record("lift", LiftResult(source=kernel.source))
+    return kernel
 
 
 def lift_initial_kernel(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candidate:
@@ -84,13 +92,14 @@ def _ask_coder(loaded: LoadedTask, services: Services, failures: tuple[str, ...]
 
 def with_kernel(loaded: LoadedTask, kernel: Candidate, origin: str) -> LoadedTask:
     """Return the task with `kernel` as its v0 and a sentence on its origin."""
+    written = "ported from your function" if loaded.task.baseline_function else "written from reference.py"
     sentence = (
         f"is what {LIFT_ORIGIN} makes of reference.py"
         if origin == LIFT_ORIGIN
-        else f"was written from reference.py by the coder ({origin})"
+        else f"was {written} by the coder ({origin})"
     )
     task = loaded.task.model_copy(
-        update={"baseline": kernel.source, "inferred": (*loaded.task.inferred, f"No kernel was given: v0 {sentence}.")}
+        update={"baseline": kernel.source, "inferred": (*loaded.task.inferred, f"{NO_KERNEL_GIVEN}v0 {sentence}.")}
     )
     return loaded.model_copy(update={"task": task})
 
@@ -127,8 +136,12 @@ def _kernel_failure(kernel: Candidate, services: Services) -> Failed | Unmeasure
 def _derived_size_failure(kernel: Candidate, services: Services) -> Failed | None:
     """Return the failure of a written v0 on a size derived from the visible ones; None: it has none.
 
-    A user's own kernel may fail there, and the size is then dropped for all candidates.
+    A user's own kernel may fail there, and the size is then dropped for all candidates. So is a size at which a dim
+    without a range has another value than in the visible workloads: code may be made for each of these.
     """
+    task = services.task
+    fixed = {n: {w.dims.get(n) for w in task.workloads} for n in task.workloads[0].dims if n not in task.dims_range}
+    fixed = fixed if task.dims_range else {}
     record = services.judge.read_or_check_correctness(kernel, kernel, "first")
     failed = evidence.correctness_failure(record)
     if failed is not None:
@@ -137,6 +150,7 @@ def _derived_size_failure(kernel: Candidate, services: Services) -> Failed | Non
         if (
             result.status == "dropped"
             and result.case.distribution == "as_given"
+            and all(result.case.dims.get(name) in values for name, values in fixed.items())
             and result.reason.startswith("the baseline")
         ):
             reason = (

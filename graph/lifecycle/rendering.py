@@ -10,13 +10,13 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from graph.artifacts import COMMIT_PROTOCOL, Closing, VersionMemory
+from graph.artifacts import COMMIT_PROTOCOL, Closing, FinalBenchmark, VersionMemory
 from graph.budget.metering import MeteredExecutor
 from graph.lifecycle.run import assemble_services
 from graph.nodes.commits import (
@@ -35,10 +35,12 @@ from graph.workspace import drift
 from graph.workspace.events import Events
 from graph.workspace.folder import Workspace
 from graph.workspace.versions import closing_of, masked_memories, memory_texts, read_versions
-from tools.artifacts import Record, Verdict
+from tools.artifacts import Interval, Record, Verdict
 from tools.environment import Environment, sources_digest
 from tools.errors import InfrastructureError, StorageError, WorkspaceError
 from tools.executors.base import Device, Executor, FinishedJob, Job
+from tools.gate.confirmation import with_graph_times
+from tools.gate.ranking import factors_over_function, rank_contestants
 from tools.store.records import record_key
 from tools.store.repository import Commit, Repository, commit_text
 from tools.tasks.loader import LoadedTask
@@ -219,6 +221,7 @@ class _Replay:
                 texts |= final.render_reports(closing, services)
             return commit_text(*mask_message(closing, closes.id)), texts
         if closes.kind == "final":
+            _require_factors_of_contest(closes, services)
             return commit_text(REPORT_MESSAGE, {"Report": closes.id}), final.render_reports(closing, services)
         message = commit_text(*version_message(closing, services, closes))
         iteration = closing.state["iteration"]
@@ -226,6 +229,22 @@ class _Replay:
             return message, baseline_texts(closing, services, closes) | first_root_texts(closing, services, closes)
         verdict = Verdict.model_validate(closes.payload)
         return message, version_texts(closing, services, closes) | root_texts(iteration, verdict, services)
+
+
+def _require_factors_of_contest(closes: Record, services: Services) -> None:
+    """Raise StorageError unless the factors over v0 and over the user's function follow from the final contest."""
+    final_benchmark = FinalBenchmark.model_validate(closes.payload)
+    contest, objective = services.records.get(closes.parents[0]), services.settings.judge.objective
+    graphs = with_graph_times(contest, "baseline", final_benchmark.best) if final_benchmark.by_graphs else None
+    ranked = rank_contestants(graphs or contest, objective, anchor="baseline", best=final_benchmark.best).overall
+    found = {name: placing.against_best for name, placing in ranked.items() if placing.against_best is not None}
+    own = factors_over_function(contest, objective, final_benchmark.best)
+    if not (_are_close(final_benchmark.overall, found) and _are_close(final_benchmark.over_function, own)):
+        raise StorageError(f"its factors do not follow from the contest {contest.id}")
+
+
+def _are_close(said: Mapping[Any, Interval], found: Mapping[Any, Interval]) -> bool:
+    return said.keys() == found.keys() and all(found[name].is_close_to(factor) for name, factor in said.items())
 
 
 def _text_faults(found: str, expected: str) -> Iterator[str]:

@@ -80,7 +80,7 @@ def _run_new(
     settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], LoadedTask]
 ) -> RunEnd:
     from graph.budget import feasibility
-    from graph.lifecycle import static_report
+    from graph.lifecycle import static_report, user_function
     from graph.specs import hardware_sheet
     from tools.environment import requests_about_machine
 
@@ -97,6 +97,12 @@ def _run_new(
         services = assemble_services(settings, workspace, loaded, executor, events, ask)
         feasibility.refuse_unaffordable(settings, loaded.task, services.guide, services.agents)
         hardware_sheet.refuse_unknown(settings, services.wiki, loaded.task, services.device)
+        function = user_function.check_user_function(
+            loaded, executor, workspace.records, settings.judge, services.environment
+        )
+        user_function.require_agreement(function, loaded.task.name)
+        if function is not None:
+            events.emit("remark", {"text": f"baseline: {function.sentence()}"})
         has_final_baseline = loaded.task.baseline is not None and not loaded.pinned
         _save_task(workspace, "task" if has_final_baseline else "loaded", loaded)
         # With the task on record there is something that can be resumed.

@@ -8,7 +8,6 @@ same gate, on the machine that the verifier names: the clone's settings name non
 from __future__ import annotations
 
 import itertools
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +47,8 @@ MAX_OTHER_CPU_SHARE = 0.1
 
 NOT_MEASURED = (
     "Measured was the gain of the version over its parent. Not measured again: the total over v0 (the final "
-    "benchmark), the times of torch and other rivals, roofs and profiles, which were compared with their records only."
+    "benchmark), the times of torch, of the user's own function and of other rivals, roofs and profiles, which were "
+    "compared with their records only."
 )
 
 
@@ -233,10 +233,10 @@ def read_claim(copy: Repository, commit: Commit) -> RecordedClaim:
     is_recomputed = (
         isinstance(recomputed, Passed)
         and recomputed.candidate == candidate.id
-        and _are_same_figures(recomputed.speedup, verdict.speedup)
+        and recomputed.speedup.is_close_to(verdict.speedup)
     )
     claim = _confirmed_claim(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
-    if not is_recomputed or not verdict.claim or not _are_same_figures(claim.speedup, verdict.claim.speedup):
+    if not is_recomputed or not verdict.claim or not claim.speedup.is_close_to(verdict.claim.speedup):
         raise Refuted("the speed-up does not follow from the records that the verdict names")
     if verdict.claim.clock != claim.clock:
         raise Refuted("the clock of the claim is not the one by which its records confirm the speed-up")
@@ -276,14 +276,6 @@ def _confirmed_claim(cited: Sequence[Record], kernels: Mapping[str, str], judge_
     return confirmation.claim_of(
         confirmed, judge_settings.objective, judge_settings.confidence, judge_settings.min_effect
     )
-
-
-def _are_same_figures(one: Interval, other: Interval | None) -> bool:
-    """Return whether two intervals are equal up to the last digits, in which machines may differ."""
-    if other is None:
-        return False
-    pairs = zip(one.model_dump().values(), other.model_dump().values(), strict=True)
-    return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
 
 def measure_claim(claim: RecordedClaim, scratch: Path, machine: Machine = THIS_MACHINE) -> tuple[Look, ...]:

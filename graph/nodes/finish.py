@@ -97,6 +97,7 @@ def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]
         device_s=confirmation.device_seconds(record),
         host_bound=confirmation.host_bound_rounds(record),
         graph_s=confirmation.graph_seconds(record),
+        over_function=ranking.factors_over_function(record, services.settings.judge.objective, best),
         uncaptured=confirmation.uncaptured(record),
         by_graphs=replayed is not None,
         unavailable={**contest.result.unavailable, **unfit},

@@ -79,7 +79,8 @@ def _requests_before_iterations(services: Services) -> Iterator[Callable[[], obj
     yield partial(read_or_run_profilers, baseline, services)
     if services.task.language in LIFT_BY_LANGUAGE:
         yield partial(lifted_source, services)
-    if frameworks := services.settings.benchmark.frameworks:
+    frameworks = services.settings.benchmark.frameworks
+    if frameworks or services.task.baseline_function:
         rounds = judge.policy.least_rounds(len(services.task.workloads))
         yield partial(judge.read_or_measure_benchmark, {"baseline": baseline}, frameworks, rounds)
 
@@ -90,7 +91,7 @@ def _start_frameworks(services: Services) -> None:
     On a CPU this follows the measurement of the roofs, which it would disturb; on a GPU it runs beside the first build.
     """
     wanted = services.settings.benchmark.frameworks
-    if not wanted or not services.executor.answers_at_once:
+    if not (wanted or services.task.baseline_function) or not services.executor.answers_at_once:
         return
     sizes = [seen.dims for seen in services.probed_workloads if seen.unique_bytes <= MAX_COMPILED_AHEAD_BYTES]
     with contextlib.suppress(HarnessError):
@@ -144,7 +145,8 @@ def establish_baseline(state: State, services: Services) -> State:
         raise SettingsError(f"{kernel} and {reference} disagree when timed: {reason}; correct the kernel and run again")
     if services.settings.budget.device_s is not None:
         task = services.task
-        rivals = len(task.rivals.names) if task.rivals else 0
+        # The user's function, and the best kernel called beside it from Python.
+        rivals = (len(task.rivals.names) if task.rivals else 0) + 2 * bool(task.baseline_function)
         reserve_s = estimate_benchmark_seconds(
             seconds_per_sample(calibration), len(task.workloads), services.settings, services.language.device, rivals
         )
@@ -245,7 +247,7 @@ def profile(state: State, services: Services) -> State:
 def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
     """Time v0 once beside torch; return the record's id and "", or "" and the reason if that is not possible."""
     wanted = services.settings.benchmark.frameworks
-    if not wanted:
+    if not (wanted or services.task.baseline_function):
         return "", ""
     try:
         judge = services.judge.with_executor(services.capped_executor(on_cap=lambda _: None))

@@ -73,6 +73,8 @@ BYTES_BY_DTYPE = {
     "int64": 8,
     "int32": 4,
     "int16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
     "int8": 1,
     "uint8": 1,
     "bool": 1,

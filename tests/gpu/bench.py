@@ -69,6 +69,7 @@ class GpuBench:
     def __init__(self, folder: Path, memory_bytes: int = 32 << 30) -> None:
         self.folder = folder
         self.memory_bytes = memory_bytes
+        self.task: dict[str, Any] = TASK
         self.count = 0
         (folder / "scratch").mkdir(parents=True)
         self.log = (folder / "supervisor.log").open("w")
@@ -102,7 +103,7 @@ class GpuBench:
         libraries = {name.removesuffix(".py"): name for name in files}
         request = {
             "kind": "correctness",
-            "task": TASK,
+            "task": self.task,
             "libraries": libraries,
             "cases": list(cases) or [case()],
             "call_limit_s": limit_s,
@@ -116,7 +117,7 @@ class GpuBench:
         workload = {"name": "w", "dims": dims, "weight": 1.0, "seed": seed, "pairs": pairs, "warm_pairs": warm}
         request = {
             "kind": "timing",
-            "task": TASK,
+            "task": self.task,
             "libraries": {name.removesuffix(".py"): name for name in files},
             "workloads": [workload],
             "order_seed": seed,
@@ -137,7 +138,7 @@ class GpuBench:
         workload = {"name": "w", "dims": dims, "weight": 1.0, "seed": 2, "pairs": rounds, "warm_pairs": 0}
         request = {
             "kind": "contest",
-            "task": TASK | ({"library": library} if library else {}),
+            "task": self.task | ({"library": library} if library else {}),
             "contestants": contestants,
             "workloads": [workload],
             "order_seed": 9,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import statistics
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from tools.artifacts import Record
 from tools.executors.protocol import PROTOCOL, ContestResult
 from tools.gate import confirmation
 from tools.harness.compilation import cuda_compile
+from tools.harness.device import graphs
+from tools.harness.isolation import native
+from tools.harness.memory import cuda_driver
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -208,3 +212,40 @@ def test_an_exported_cuda_kernel_works_in_a_graph_and_on_a_side_stream() -> None
         torch.testing.assert_close(out, torch.softmax(x, dim=-1))
         used[name] = fallen
     assert used == {"streamed": [], "without": ["reference"]}
+
+
+def test_a_call_that_drops_its_dependencies_while_it_is_captured_is_not_timed_beside_the_others() -> None:
+    x = torch.rand(1 << 20, device="cuda")
+
+    def honest() -> Any:
+        return x * 2
+
+    def runs_beside() -> Any:
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        ctypes.CDLL("libcuda.so.1").cuStreamUpdateCaptureDependencies(stream, None, ctypes.c_size_t(0), 1)
+        return x * 3
+
+    captured = graphs.CapturedCalls(torch, [honest, honest, honest])
+    assert captured.wrong_replay(honest, [], lambda: None) == ""
+    captured.close()
+    with pytest.raises(RuntimeError, match="does not wait for the call before it"):
+        graphs.CapturedCalls(torch, [honest, runs_beside])
+
+
+def test_every_call_of_a_cuda_kernel_gets_a_stream_of_its_own(tmp_path: Path) -> None:
+    """With the default stream's handle, which is 0, a kernel would know that it is not being captured."""
+    source, library = tmp_path / "kernel.cu", tmp_path / "kernel.so"
+    source.write_text(
+        """#include <cuda_runtime.h>
+__global__ void say(float* out, float value) { out[0] = value; }
+extern "C" const char* kernelwright_error() { return ""; }
+extern "C" void solve(float* out, cudaStream_t stream) { say<<<1, 1, 0, stream>>>(out, stream ? 1.f : 2.f); }
+"""
+    )
+    nvcc = cuda_compile.program("nvcc")
+    subprocess.run([nvcc, "-shared", "-Xcompiler", "-fPIC", "-arch=native", source, "-o", library], check=True)
+    out = torch.zeros(1, device="cuda")
+    kernel = native.Native(str(library), cuda_driver.CudaDriver().create_stream(waits=True))
+    kernel(out=native.to_c_argument("float32", out))
+    torch.cuda.synchronize()
+    assert out.item() == 1

@@ -42,6 +42,7 @@ KEYS = {
         "baseline_s",
         "best_s",
         "speedup",
+        "over_function",
         "ci",
         "verdicts",
         "commits",

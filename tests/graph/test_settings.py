@@ -58,6 +58,7 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
     [
         (GOOD + "serach: {iterations: 3}\n", ["serach", "search", "Allowed"]),
         (GOOD + "workloads: []\n", ["run.yaml: workloads: does not belong here; ", "reference.py"]),
+        (GOOD + "baseline: {call: 'a:b'}\n", ["run.yaml: baseline: does not belong here; ", "task folder's task.yaml"]),
         (GOOD + "search: {candidates: 99}\n", ["search.candidates", "16"]),
         (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),
         (

@@ -25,10 +25,10 @@ def add_traffic(profile: Profile, workload: ProbedWorkload) -> Profile:
     """Return the profile with ratios of its counted bytes to the bytes that the workload needs, and with the launches
     that read again what earlier ones have written; unchanged without counters."""
 
-    def bytes_of(role: Role) -> int:
-        return sum(math.prod(a.shape) * ITEM_BYTES.get(a.dtype, 1) for a in workload.arguments if a.role == role)
+    def bytes_of(*roles: Role) -> int:
+        return sum(math.prod(a.shape) * ITEM_BYTES.get(a.dtype, 1) for a in workload.arguments if a.role in roles)
 
-    inputs, outputs = bytes_of("input"), bytes_of("output")
+    inputs, outputs = bytes_of("input", "inout"), bytes_of("output", "inout")
     wholes = {
         "ncu.global_bytes.ld": ("roofline.loads_over_inputs", inputs),
         "ncu.dram_bytes": ("roofline.dram_over_unique", workload.unique_bytes),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import exp, gcd, lcm, log, prod
 from typing import Literal, NamedTuple, get_args
 
-from tools.artifacts import Dims, Task, Workload
+from tools.artifacts import DEFAULT_ERROR_FLOORS, Dims, Task, Workload
 from tools.executors.protocol import Case, Distribution
 
 SEED_BITS = 31
@@ -208,7 +208,7 @@ def cases_to_check(
         return tuple(checked)
     for label, (dims, *spares) in derive_sizes(task).items():
         checked.append(Case(workload=label, dims=dims, spares=tuple(spares), seed=seed(label), required=False))
-    if any(a.role == "input" and a.dtype in ("float64", "float32", "float16", "bfloat16") for a in task.arguments):
+    if any(a.is_read and a.dtype in DEFAULT_ERROR_FLOORS for a in task.arguments):
         base = smallest_workload(task)
         checked += [
             Case(workload=base.name, dims=base.dims, seed=seed(f"{name}-{repeat}"), distribution=name, required=False)

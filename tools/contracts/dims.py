@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Sequence
 from math import prod
@@ -145,4 +146,5 @@ def pointer_elements(dims: dict[str, int | float], declared: int) -> int:
 
 def item_bytes(dtype: DType) -> int:
     """Return the bytes of one element of `dtype`."""
-    return 1 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit())) // 8
+    bits = re.search(r"\d+", dtype)
+    return int(bits[0]) // 8 if bits else 1

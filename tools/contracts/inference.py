@@ -52,14 +52,14 @@ def infer_arguments(
         name = f"`{argument.name}`"
         if parameter.name != argument.name:
             notes.append(f"The kernel's `{parameter.name}` is the reference's {name}, by position {position + 1}.")
-        if parameter.const and argument.role == "output":
-            notes.append(f"{name} is an output although the kernel declares it const.")
+        if parameter.const and argument.role in ("output", "inout"):
+            notes.append(f"{name} is {argument.role} although the kernel declares it const.")
         shape, guesses = _infer_shape(position, workloads)
         notes.extend(f"{name}: {guess}" for guess in guesses)
         dtype = argument.dtype if parameter.pointer or parameter.dtype is None else parameter.dtype
         inferred.append(Argument(name=argument.name, role=argument.role, dtype=dtype, shape=shape))
     notes.extend(_equal_dims_notes(workloads, inferred))
-    if not any(argument.role == "output" for argument in inferred):
+    if not any(argument.is_written for argument in inferred):
         raise SettingsError(
             f'{files.reference}: no argument is an output; set outputs = ("out",) beside make_inputs, or let '
             f"reference write into one"
@@ -344,8 +344,8 @@ def infer_tolerance(
     """
     notes = []
     floor, cap = dict(policy.floor), dict(policy.cap)
-    output_dtypes = sorted({a.dtype for a in arguments if a.role == "output" and a.dtype in floor})
-    input_dtypes = {a.dtype for a in arguments if a.role == "input" and a.dtype in floor}
+    output_dtypes = sorted({a.dtype for a in arguments if a.is_written and a.dtype in floor})
+    input_dtypes = {a.dtype for a in arguments if a.is_read and a.dtype in floor}
     if "float64" in output_dtypes and input_dtypes and "float64" not in input_dtypes:
         floor["float64"], cap["float64"] = floor["float32"], cap["float32"]
         notes.append(

@@ -7,11 +7,12 @@ longer comparable.
 
 from __future__ import annotations
 
+import operator
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tools.artifacts import Artifact, Dims, DType, ProductType, Role, Task
+from tools.artifacts import Artifact, BaselineFunction, Dims, DType, ProductType, Role, Task
 from tools.executors.base import DeviceKind
 
 PROTOCOL = 1
@@ -46,6 +47,8 @@ class ProbeRequest(Artifact):
     kind: Literal["probe"] = "probe"
     reference: str
     """Source text of reference.py."""
+    device: DeviceKind = "cpu"
+    """Device on which the reference is called."""
     dims: tuple[Dims, ...] = ()
     """Sizes to probe; if empty, the reference's own `workloads`."""
     parameters: tuple[Parameter, ...] = ()
@@ -98,6 +101,8 @@ class ProbeResult(Artifact):
     kind: Literal["probe"] = "probe"
     error: str | None = None
     error_log: str = ""
+    unusable: str = ""
+    """A sentence for the user if no kernel can be judged by the reference, although its arguments are known."""
     has_make_inputs: bool = False
     workloads: tuple[ProbedWorkload, ...] = ()
     tried: tuple[ProbedWorkload, ...] = ()
@@ -112,6 +117,8 @@ class ProbeResult(Artifact):
     """Products, convolutions and attention among the operators, with those that may replace them: `aten.mm`."""
     product_type: ProductType | None = None
     """Same as `Task.product_type`."""
+    restructured: bool = Field(default=False, exclude_if=operator.not_)
+    """Same as `Task.restructured`."""
     rtol: float | None = None
     atol: float | None = None
     coarse: dict[str, float] = Field(default_factory=dict)
@@ -302,10 +309,11 @@ class Contestant(Artifact):
     """One program in a process of its own."""
 
     name: str
-    kind: Literal["library", "eager", "compile", "max_autotune", "rival"]
+    kind: Literal["library", "eager", "compile", "max_autotune", "rival", "function"]
     """A kernel (`library`), the reference under torch eager, under torch.compile or under torch.compile with its
-    longest search, or the function `name` of the task's rivals."""
+    longest search, the function `name` of the task's rivals, or a `function` of its own files."""
     library: str | None = None
+    function: BaselineFunction | None = None
 
 
 class ContestRequest(DeviceRequest):
@@ -362,6 +370,8 @@ class ContestResult(Artifact):
     workloads: tuple[ContestOfWorkload, ...]
     unavailable: dict[str, str] = Field(default_factory=dict)
     """Contestant -> why it could not run (for example torch.compile without a compiler)."""
+    wrong: tuple[str, ...] = ()
+    """Those of `unavailable` that ran, and computed something else than the reference."""
     problem: str | None = None
     culprit: str | None = None
     policy: bool = False

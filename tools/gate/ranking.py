@@ -15,17 +15,21 @@ from tools.gate.statistics import Objective, PairedTimes, interval_product, spee
 
 FRAMEWORKS = ("eager", "compile", "max_autotune")
 """Torch's contestants in the order in which they are shown."""
+USER_FUNCTION = "user_function"
+"""The user's own function (`Task.baseline_function`)."""
+_LABELS = {USER_FUNCTION: "your function"}
 
 
 def order_frameworks(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of contestants that are not kernels: torch's first, then other packages' in the given order."""
+    """Return the names of contestants that are not kernels: the user's function, torch's, then other packages' in the
+    given order."""
     names = tuple(names)
-    return tuple(dict.fromkeys(name for name in (*FRAMEWORKS, *names) if name in names))
+    return tuple(dict.fromkeys(name for name in (USER_FUNCTION, *FRAMEWORKS, *names) if name in names))
 
 
 def contestant_label(name: str) -> str:
     """Return the contestant's name as users read it, e.g. "torch max-autotune"."""
-    return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else name
+    return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else _LABELS.get(name, name)
 
 
 class Placing(Artifact):
@@ -102,6 +106,27 @@ def _rescale(sample: PairedTimes, incumbent_s: float) -> PairedTimes:
         tuple(t * factor for t in sample.incumbent),
         tuple(t * factor for t in sample.candidate),
     )
+
+
+def factors_over_function(record: Record, objective: Objective, best: str) -> dict[Clock, Interval]:
+    """Return the time of the user's own function / the best kernel's by each clock; empty if it was not timed.
+
+    By the device's own clock the kernels alone are compared. By a clock that includes the call, the function pays what
+    Python and its allocations cost, as torch does, and the kernel is called by the harness.
+    """
+    contest = confirmation.Contest.model_validate(record.payload)
+    timed = {*contest.result.workloads[0].rounds[0]} if contest.result.workloads else set()
+    if USER_FUNCTION not in timed:
+        return {}
+    device = confirmation.with_device_times(record)
+    outside: Clock = "launch-included" if device else "wall"
+    clocks: list[tuple[Clock, Record]] = [(outside, record)]
+    clocks = [("device-only", device), *clocks] if device else clocks
+    factors = {
+        clock: rank_contestants(measured, objective, anchor="baseline", best=best).overall[USER_FUNCTION].against_best
+        for clock, measured in clocks
+    }
+    return {clock: factor for clock, factor in factors.items() if factor is not None}
 
 
 class FrameworkTimes(Artifact):

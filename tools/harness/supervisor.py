@@ -43,6 +43,9 @@ FOR_TORCH = (
     "SSL_CERT_FILE",
     "CUDA_HOME",
     "CUDA_PATH",
+    "TORCH_EXTENSIONS_DIR",
+    "TORCH_CUDA_ARCH_LIST",
+    "MAX_JOBS",
 )
 ORACLE_LIMIT_S = 600.0
 # The oracle allocates and frees the same tens of megabytes many times. Malloc keeps them, or page faults cost more than
@@ -112,7 +115,7 @@ class TorchProcess:
             raise InfraError(f"{answer['infra']}: {answer.get('log', '')[-600:]}")
         if "error" in answer:
             workload_error = WorkloadError(answer["error"])
-            workload_error.log = answer.get("log", "")
+            workload_error.log, workload_error.wrong = answer.get("log", ""), answer.get("wrong", 0)
             raise workload_error
         return answer
 
@@ -320,6 +323,9 @@ class Supervisor:
         """Return the answer to a request; raises InfraError and WorkloadError."""
         kind = request["kind"]
         if kind == "probe":
+            if request["device"] != "cpu":
+                self.select_gpu(0)
+                self.gpu_watch()  # before a process of the harness uses the GPU
             bound = request["memory_bytes"] or min(self.memory, telemetry.available_memory())
             try:
                 return self.oracle().call("probe", request={**request, "memory_bytes": bound})

@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 
-from tools.artifacts import Artifact, Candidate, Dims, Failed, Passed, Record, Task, Trial, Unmeasured
+from tools.artifacts import Artifact, BaselineFunction, Candidate, Dims, Failed, Passed, Record, Task, Trial, Unmeasured
 from tools.contracts import checked_cases
 from tools.errors import BudgetError
-from tools.executors.base import Executor, Job, Limits, Needs, pick_device
+from tools.executors.base import DeviceKind, Executor, Job, Limits, Needs, pick_device
 from tools.executors.harness_job import Answer, harness_files, harness_job, read_answer
 from tools.executors.protocol import (
     PROTOCOL,
@@ -48,7 +48,7 @@ from tools.gate.judge_settings import (
     first_regression,
     with_margins,
 )
-from tools.gate.ranking import FRAMEWORKS
+from tools.gate.ranking import FRAMEWORKS, USER_FUNCTION
 from tools.gate.statistics import compare_samples, competing_candidates, pairs_of_batch
 from tools.judge import evidence
 from tools.judge.build import KernelBuilder
@@ -374,7 +374,7 @@ class Judge:
             checked_cases.smallest_workload(self.task),
             self.builder.read_or_build(candidate),
         )
-        arguments = [a.model_dump(mode="json", include={"name", "dtype"}) for a in self.task.arguments]
+        arguments = [a.model_dump(mode="json", include={"name", "dtype", "role"}) for a in self.task.arguments]
         limit = self.policy.job_limit_s
         launch = {
             "dims": workload.dims,
@@ -423,10 +423,15 @@ class Judge:
         Payload: `confirmation.Contest`.
 
         On a GPU torch.compile also runs with its longest search, max-autotune. The task's rivals take part wherever a
-        framework does. Fewer `rounds` than the judge's settings demand may leave the interval without ends.
+        framework does, and the task's own function always does. Fewer `rounds` than the judge's settings demand may
+        leave the interval without ends.
         """
         rounds = rounds or max(self.policy.benchmark_rounds, self._least_rounds())
         return self._read_or_run_contest("benchmark", contestants, self._all_contestants(frameworks), rounds, attempt)
+
+    def read_or_check_user_function(self, device: DeviceKind) -> Record:
+        """The record of a contest of the task's own function alone, on a device of this kind: a few rounds."""
+        return self._read_or_run_contest("user_function", {}, (USER_FUNCTION,), 3, 0, device=device)
 
     def start_torch_contestants(self, frameworks: tuple[str, ...], dims: Sequence[Dims]) -> None:
         """Start torch's contestants of the benchmark ahead of time and compile them at `dims` where that needs no
@@ -451,7 +456,8 @@ class Judge:
         """`frameworks`, with torch.compile's longest search where that differs, and the task's rivals."""
         longest = ("max_autotune",) if "compile" in frameworks and self.language.device != "cpu" else ()
         rivals = self.task.rivals.names if frameworks and self.task.rivals else ()
-        return (*frameworks, *longest, *rivals)
+        own = (USER_FUNCTION,) if self.task.baseline_function else ()
+        return (*frameworks, *longest, *rivals, *own)
 
     def _margin_is_open(self, timings: Sequence[Record], confidence: float) -> bool:
         """Whether more pairs are needed to tell if every workload keeps its margin."""
@@ -511,8 +517,16 @@ class Judge:
         return self._read_or_measure(kind, key_fields, contestants, request, TimingResult, payload, exclusive=True)
 
     def _read_or_run_contest(
-        self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[str, ...], rounds: int, attempt: int
+        self,
+        kind: str,
+        kernels: Mapping[str, Candidate],
+        frameworks: tuple[str, ...],
+        rounds: int,
+        attempt: int,
+        device: DeviceKind | None = None,
     ) -> Record:
+        device = device or self.language.device
+        functions = {USER_FUNCTION: self.task.baseline_function}
         key_fields = {
             "attempt": attempt,
             "rounds": rounds,
@@ -520,20 +534,20 @@ class Judge:
             "workloads": self._workload_names(),
         }
         graph_rounds = rounds if self.task.clock in ("device", "graph") else SHOWN_GRAPH_ROUNDS * (kind == "benchmark")
-        if graph_rounds := graph_rounds * (self.language.device == "cuda"):
+        if graph_rounds := graph_rounds * (device == "cuda"):
             key_fields["graph_rounds"] = graph_rounds
         seed_parts = (kind, *(c.id for c in kernels.values()), attempt)
 
         def request(libraries: Mapping[str, str]) -> ContestRequest:
             contestants = [Contestant(name=name, kind="library", library=libraries[name]) for name in kernels]
-            contestants += [Contestant(name=name, kind=name if name in FRAMEWORKS else "rival") for name in frameworks]  # type: ignore[arg-type]
+            contestants += [_contestant(name, functions.get(name)) for name in frameworks]
             return ContestRequest(
                 task=self.task,
                 contestants=tuple(contestants),
                 workloads=self._timed_workloads(seed_parts, rounds, 0),
                 order_seed=checked_cases.draw_seed(self.secret, *seed_parts, "order"),
                 graph_rounds=graph_rounds,
-                device=self.language.device,
+                device=device,
             )
 
         def payload(request: ContestRequest, result: ContestResult) -> Artifact:
@@ -543,7 +557,16 @@ class Judge:
                 candidates=ids, attempt=attempt, weights=self._weights(), clock=self.task.clock, result=result
             )
 
-        return self._read_or_measure(kind, key_fields, kernels, request, ContestResult, payload, exclusive=True)
+        return self._read_or_measure(
+            kind,
+            key_fields,
+            kernels,
+            request,
+            ContestResult,
+            payload,
+            exclusive=device == self.language.device,
+            device=device,
+        )
 
     def _read_or_measure(
         self,
@@ -555,6 +578,7 @@ class Judge:
         payload: Callable[..., Artifact],
         *,
         exclusive: bool = False,
+        device: DeviceKind | None = None,
     ) -> Record:
         """The record of `kind` for `contestants` and `key_fields`. Where there is none, the job that `request`
         describes is run, and `payload` turns its result into the record, whose parents are the contestants' builds."""
@@ -567,7 +591,7 @@ class Judge:
         def measure() -> Record:
             libraries, files = self.builder.shared_objects_for_job(contestants)
             sent = request(libraries)
-            needs = Needs(device=self.language.device, exclusive=exclusive)
+            needs = Needs(device=device or self.language.device, exclusive=exclusive)
             limits = Limits(wall_s=self.policy.job_limit_s)
             job = harness_job(sent, files, self.records.blobs, needs=needs, limits=limits)
             result = read_answer(self.executor.run(job), self.records.blobs, answer_type)
@@ -617,3 +641,10 @@ class Judge:
         """Emit an event that `candidate` is at `stage`; `batch` counts from 0, and `batches` is its maximum."""
         batch_fields = {"batch": str(batch + 1), "batches": str(batches)} if batches > 1 else {}
         self.emit("judge", {"candidate": candidate.id, "stage": stage, "iteration": str(iteration), **batch_fields})
+
+
+def _contestant(name: str, function: BaselineFunction | None) -> Contestant:
+    """Return the contestant `name`, which is no kernel; `function`: its own code."""
+    if function is not None:
+        return Contestant(name=name, kind="function", function=function)
+    return Contestant(name=name, kind=name if name in FRAMEWORKS else "rival")  # type: ignore[arg-type]

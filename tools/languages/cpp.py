@@ -111,10 +111,13 @@ class Cpp(Language):
     def reason_unsupported(self, dtype: DType, toolchain: Toolchain) -> str | None:
         """Return why kernels cannot take `dtype`, or None.
 
-        C++17 has no bfloat16; float16 needs a compiler with _Float16.
+        C++17 has no bfloat16 and no type of 8 bits; float16 needs a compiler with _Float16.
         """
-        if dtype == "bfloat16":
-            return "a C++ kernel cannot take bfloat16; use float32, or a language with bfloat16"
+        if dtype == "bfloat16" or dtype.startswith("float8"):
+            return (
+                f"a C++ kernel cannot take {dtype}; use float32, or write `language: triton` into task.yaml: without a "
+                f"GPU such a kernel is checked in Triton's interpreter and not timed"
+            )
         if dtype == "float16" and not toolchain.cxx_float16:
             name = self.compiler(toolchain).name
             return (

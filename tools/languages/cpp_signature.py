@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 ENTRY_SIGNATURE = 'extern "C" void solve(<pointers and scalars in order>)'
 ALLOWED_POINTERS = (
-    "float*, double*, int8_t* … int64_t*, uint8_t*, bool*, _Float16*; in CUDA also half*, __half*, __nv_bfloat16*"
+    "float*, double*, int8_t* … int64_t*, uint8_t*, bool*, _Float16*; in CUDA also half*, __half*, "
+    "__nv_bfloat16*, __nv_fp8_e4m3*, __nv_fp8_e5m2*"
 )
 ALLOWED_SCALARS = "int, int32_t, int64_t, long, long long, size_t, float, double, bool"
 STREAM_TYPE = "cudaStream_t"
@@ -49,6 +50,8 @@ _DTYPE_BY_TYPE_NAME: dict[str, DType] = {
     "__half": "float16",
     "__nv_bfloat16": "bfloat16",
     "nv_bfloat16": "bfloat16",
+    "__nv_fp8_e4m3": "float8_e4m3fn",
+    "__nv_fp8_e5m2": "float8_e5m2",
 }
 _DTYPE_BY_UNSIGNED_SCALAR: dict[str, DType] = {
     "uint32_t": "int32",

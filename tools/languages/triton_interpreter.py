@@ -1,7 +1,7 @@
 """Check in Triton's interpreter on the CPU whether a kernel is correct at small sizes; speed is not measured.
 
-The interpreter runs programs one after another, so it finds no races. It computes bfloat16 wrongly, and a kernel cannot
-query a GPU in it; tasks that need either end as unmeasured.
+The interpreter runs programs one after another, so it finds no races. A kernel cannot query a GPU in it; a task that
+needs one ends as unmeasured.
 
 The sizes are made up, so a kernel may rightly refuse them. As in the judge, a failure counts against the kernel only at
 sizes that it must support: within the user's dims_range, or at a visible workload.
@@ -36,7 +36,6 @@ _MAX_ELEMENTS_TO_FINISH, _MAX_ELEMENTS_TO_RAISE = 1 << 18, 1 << 26
 which happens at once."""
 _SIZE_DEPENDENT_KINDS = ("wrong", "raised", "reference")
 """Kinds of problems that an unsupported size can cause."""
-REASON_NO_BFLOAT16 = "Triton's interpreter computes bfloat16 wrongly, so this task is checked on a GPU only"
 
 
 class SmallCase(Artifact):
@@ -99,8 +98,6 @@ def run_interpreter(task: Task, source: str, executor: Executor, blobs: Blobs) -
 
     Raises HarnessError if the interpreter's script itself failed.
     """
-    if any(argument.dtype == "bfloat16" for argument in task.arguments):
-        return InterpreterResult(status="unmeasured", reason=REASON_NO_BFLOAT16)
     ragged = ragged_dims(task)
     cases = _run_until_problem(task, source, ragged, executor, blobs)
     refused_cases = tuple(case for case in cases if case.kind == "reference")
@@ -161,6 +158,7 @@ def _run_until_problem(
     """Run the cases in the interpreter and return their results up to the first that has a problem."""
     outputs = [a.name for a in task.outputs]
     request = {"reference": task.reference, "cases": cases, "outputs": outputs, "numeric": task.numeric.model_dump()}
+    request["roles"] = {a.name: a.role for a in task.arguments}
     job = Job(
         files={
             **harness_files(blobs),

@@ -169,7 +169,7 @@ class NcuProfiler(Profiler):
         }
         request["most"] = MAX_PROFILED_KERNELS
         request["precision"] = task.numeric.precision
-        request["arguments"] = [a.model_dump(mode="json", include={"name", "dtype"}) for a in task.arguments]
+        request["arguments"] = [a.model_dump(mode="json", include={"name", "dtype", "role"}) for a in task.arguments]
         job = Job(
             files={
                 **harness_files(blobs),

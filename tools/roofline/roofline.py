@@ -121,7 +121,7 @@ def roof_precision(task: Task) -> Precision:
         return relaxed.get(task.numeric.precision, "float32")
     if task.product_type:
         return task.product_type
-    outputs, inputs = ([a.dtype for a in task.arguments if a.role == role] for role in ("output", "input"))
+    outputs, inputs = [a.dtype for a in task.outputs], [a.dtype for a in task.arguments if a.is_read]
     floating = any("float" in dtype for dtype in outputs)
     return "float64" if "float64" in (outputs if floating else inputs) else "float32"
 

@@ -2,13 +2,16 @@
 
 The definition's `run` is copied unchanged into reference.py. Variable axes become dims, and scalar arguments of the
 kernel after inputs and outputs. Random inputs are drawn by the kind that their name suggests (a variance is positive, a
-mask contains 0 and 1), as SOL-ExecBench does. The tolerances are the smallest of all workloads.
+mask contains 0 and 1), as SOL-ExecBench does; an index is drawn within the axis that it indexes, which the reference's
+own error names, and offsets within the size that a constraint of the definition states. Integers of a safetensors file
+that is there stand in reference.py. The tolerances are the smallest of all workloads.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
@@ -20,13 +23,22 @@ from tools.cli.validation import validation_sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
 from tools.tasks.loader import default_suite_language, read_source, task_yaml_text
+from tools.tasks.safetensors import read_integers
 from tools.tasks.suites import SuiteFormat
 
 DEFAULT_TOLERANCE = 1e-2
 """atol and rtol of both suites for a workload that states none."""
+MAX_RECORDED_CHARACTERS = 1 << 16
+"""Longest text that the integers of all safetensors files together take in reference.py."""
+PACKED_TYPES = ("float4_e2m1", "float4_e2m1fn_x2")
+"""Types of which a byte holds two numbers: a kernel gets `uint8` with half of the last axis."""
 CONTRACT_TEMPLATE = """
 
 # ---- the code below makes the definition a task: inputs in its order, then outputs, then its variable axes
+import base64
+import re
+import zlib
+
 import torch
 
 outputs = {outputs}
@@ -37,6 +49,10 @@ _definition = {name!r}
 _inputs = {inputs}
 _results = {results}
 _custom = {custom}
+_offsets = {offsets}  # input -> the axis whose size its last element is
+_recorded = {recorded}
+_packed = {packed}  # inputs of two numbers a byte
+_bounds = {{}}
 
 
 def _axes(dims):
@@ -45,6 +61,8 @@ def _axes(dims):
 
 
 def _draw_tensor(name, shape, dtype):
+    if name in _packed:
+        return torch.randint(256, [*shape[:-1], shape[-1] // 2], dtype=torch.uint8)
     torch_dtype = getattr(torch, dtype)
     if dtype == "bool":
         return torch.randint(0, 2, shape, dtype=torch_dtype)
@@ -66,6 +84,45 @@ def _draw_tensor(name, shape, dtype):
     return values.to(torch_dtype)
 
 
+def _draw_offsets(shape, dtype, total):
+    inner = torch.randint(0, total + 1, (max(shape[0] - 2, 0),)).sort().values
+    return torch.cat([torch.zeros(1), inner, torch.tensor([total])])[-shape[0]:].to(getattr(torch, dtype))
+
+
+def _permute_recorded(dtype, shape, text, seed):
+    values = torch.frombuffer(bytearray(zlib.decompress(base64.b64decode(text))), dtype=getattr(torch, dtype))
+    steps = values.diff()
+    if seed and len(values) > 1 and values[0] == 0 and (steps >= 0).all():
+        values = torch.cat([values[:1], steps[torch.randperm(len(steps))].cumsum(0)]).to(values.dtype)
+    elif seed:
+        values = values[torch.randperm(len(values))]
+    return values.view(shape)
+
+
+# Input -> size of the axis that it indexes, as far as the errors of the reference tell it.
+def _find_bounds(values, names):
+    extents = sorted({{1, *(n for one in values.values() for n in getattr(one, "shape", ()))}})
+    generator, found, exact = torch.Generator().manual_seed(0), {{}}, set()
+    tried = {{name: len(names) * torch.randint(2 * extents[-1] + 1, values[name].shape, generator=generator) + at
+             for at, name in enumerate(names)}}
+    while extents and exact < set(names):
+        try:
+            with torch.random.fork_rng(devices=[]), torch.no_grad():
+                reference(**values | {{name: one.to(values[name].dtype) for name, one in tried.items()}})
+            break
+        except Exception as error:
+            if "index" not in str(error):
+                break
+            told = re.search(r"index (-?\\d+) is out of bounds for dimension -?\\d+ with size (\\d+)", str(error))
+            named = {{name for name in names if told and (tried[name] == int(told[1])).any()}} - exact
+            # An error that names no axis: the next smaller one is tried.
+            size = max(int(told[2]) if named else extents.pop(), 1)
+            for name in named or set(names) - exact:
+                found[name], tried[name] = size, tried[name] % size
+            exact |= named
+    return found
+
+
 def make_inputs(dims, seed):
     torch.manual_seed(seed)
     axes = _axes(dims)
@@ -73,9 +130,26 @@ def make_inputs(dims, seed):
               for name, (shape, _) in {{**_inputs, **_results}}.items()}}
     numbers = {{name: dims[name] for name in _inputs if shapes[name] is None}}
     values = globals()[_custom]({{**axes, **numbers}}, torch.device("cpu")) if _custom else {{}}
+    for sizes, name, *recorded in _recorded:
+        if name not in values and all(dims[axis] == size for axis, size in sizes.items()):
+            values[name] = _permute_recorded(*recorded, seed)
+    drawn = []
     for name, (_, dtype) in _inputs.items():
-        if name not in values:
-            values[name] = numbers[name] if name in numbers else _draw_tensor(name, shapes[name], dtype)
+        if name in numbers:
+            values.setdefault(name, numbers[name])
+        elif name not in values and name in _offsets:
+            values[name] = _draw_offsets(shapes[name], dtype, axes[_offsets[name]])
+        elif name not in values:
+            values[name] = _draw_tensor(name, shapes[name], dtype)
+            drawn += [name] if dtype in ("int32", "int64") and name not in _packed else []
+    if drawn:
+        sizes = str(shapes)
+        if sizes not in _bounds:
+            _bounds[sizes] = _find_bounds(values, drawn)
+        for name, size in _bounds[sizes].items():
+            values[name] = torch.randint(size, values[name].shape, dtype=values[name].dtype)
+    for name in _packed:
+        values[name] = values[name].view(torch.uint8)
     values = {{name: values[name].contiguous() if isinstance(values[name], torch.Tensor) else values[name]
               for name in _inputs}}
     values |= {{name: torch.zeros(shapes[name], dtype=getattr(torch, dtype)) for name, (_, dtype) in _results.items()}}
@@ -83,6 +157,7 @@ def make_inputs(dims, seed):
 
 
 def reference(**arguments):
+    arguments |= {{name: arguments[name].view(torch.float4_e2m1fn_x2) for name in _packed}}
     answer = run(*(arguments[name] for name in _inputs))
     answer = [answer[name] for name in _results] if isinstance(answer, dict) else answer
     return tuple(answer) if isinstance(answer, (tuple, list)) else answer
@@ -122,6 +197,7 @@ class ProblemDefinition(SuiteModel):
     outputs: dict[str, TensorDefinition]
     reference: str
     custom_inputs_entrypoint: str | None = None
+    constraints: tuple[str, ...] = ()
 
 
 class WorkloadTolerance(SuiteModel):
@@ -136,6 +212,8 @@ class InputSource(SuiteModel):
 
     type: Literal["random", "scalar", "safetensors", "custom"]
     value: bool | int | float | None = None
+    path: str = ""
+    tensor_key: str = ""
 
 
 class SuiteWorkload(SuiteModel):
@@ -164,23 +242,18 @@ class ExecBench(SuiteFormat):
         file = problem / "definition.json" if problem.is_dir() else problem
         definition = _parse_model(file, read_source(file), ProblemDefinition)
         lines = _read_workload_lines(file, definition.name)
-        all_workloads = [_parse_model(file, line, SuiteWorkload) for line in lines]
+        suite_workloads = [_parse_model(file, line, SuiteWorkload) for line in lines]
         variable = [name for name, axis in definition.axes.items() if axis.type == "var"]
         _refuse_unsupported(definition, file)
-        usable = [w for w in all_workloads if all(source.type != "safetensors" for source in w.inputs.values())]
-        if all_workloads and not usable:
-            raise SettingsError(
-                f"{file}: every workload reads inputs from safetensors files, and a task can only draw inputs; choose "
-                f"another problem"
-            )
+        recorded, drawn = _read_recorded(suite_workloads, file)
         numbers = [name for name, tensor in definition.inputs.items() if tensor.shape is None]
-        for workload in usable:
+        for workload in suite_workloads:
             if missing := [name for name in numbers if name not in workload.inputs]:
                 raise SettingsError(
                     f"{file}: workload {workload.uuid} does not give {missing[0]!r}; add it to its inputs"
                 )
         dims: list[dict[str, int | float]] = [
-            {**w.axes, **{n: w.inputs[n].value or 0 for n in numbers}} for w in usable
+            {**w.axes, **{n: w.inputs[n].value or 0 for n in numbers}} for w in suite_workloads
         ]
         if sizes:
             dims = [{**(dims[0] if dims else {}), **overrides} for overrides in parse_workloads(sizes)]
@@ -197,13 +270,13 @@ class ExecBench(SuiteFormat):
                 )
             for name in {*variable, *numbers} - {*dims_of_workload}:
                 raise SettingsError(f"dims: {name!r} is missing; give it too")
-        names = [w.uuid[:8] for w in usable]
+        names = [w.uuid[:8] for w in suite_workloads]
         workload_names = (
             names if not sizes and len({*names}) == len(names) else [f"w{at}" for at in range(1, len(dims) + 1)]
         )
         fixed = {name: axis.value or 0 for name, axis in definition.axes.items() if axis.type == "const"}
         workload_list = [
-            {"name": name, "dims": {**fixed, **dims_of_workload}}
+            {"name": name, "dims": {**dims_of_workload, **fixed}}
             for name, dims_of_workload in zip(workload_names, dims, strict=True)
         ]
         ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {
@@ -219,8 +292,8 @@ class ExecBench(SuiteFormat):
             outputs=[*definition.outputs],
             workloads=workload_list,
             ranges=ranges,
-            rtol=min((w.tolerance.max_rtol for w in usable), default=DEFAULT_TOLERANCE),
-            atol=min((w.tolerance.max_atol for w in usable), default=DEFAULT_TOLERANCE),
+            rtol=min((w.tolerance.max_rtol for w in suite_workloads), default=DEFAULT_TOLERANCE),
+            atol=min((w.tolerance.max_atol for w in suite_workloads), default=DEFAULT_TOLERANCE),
             inputs={
                 name: (tensor.shape and [*map(_parse_extent, tensor.shape)], tensor.dtype)
                 for name, tensor in definition.inputs.items()
@@ -230,16 +303,44 @@ class ExecBench(SuiteFormat):
                 for name, tensor in definition.outputs.items()
             },
             custom=repr(definition.custom_inputs_entrypoint),
+            offsets={
+                name: axis
+                for text in definition.constraints
+                for axis, name in re.findall(r"(\w+) == (\w+)\[-1\]", text)
+                if axis in definition.axes and name in definition.inputs
+            },
+            recorded=recorded,
+            packed=[name for name, tensor in definition.inputs.items() if tensor.dtype in PACKED_TYPES],
             axes="\n".join([*(f'    {n} = dims["{n}"]' for n in (*variable, *fixed)), *computed]) or "    pass",
             variable=variable,
         )
-        task_yaml = task_yaml_text(definition.name, _choose_language(definition))
-        omission = (
-            f", {len(all_workloads) - len(usable)} left out that read safetensors"
-            if len(usable) < len(all_workloads)
-            else ""
+        dtypes = " ".join(tensor.dtype for tensor in (*definition.inputs.values(), *definition.outputs.values()))
+        task_yaml = task_yaml_text(definition.name, default_suite_language(dtypes))
+        omission = f"; {', '.join(drawn)} drawn, as their safetensors file is not here, too long or not of integers"
+        return (
+            {"reference.py": text, "task.yaml": task_yaml},
+            f"{definition.name}: {len(dims)} workloads{omission if drawn else ''}",
         )
-        return {"reference.py": text, "task.yaml": task_yaml}, f"{definition.name}: {len(dims)} workloads{omission}"
+
+
+def _read_recorded(workloads: list[SuiteWorkload], file: Path) -> tuple[list[tuple[object, ...]], list[str]]:
+    """Return the integers of safetensors files ((sizes, input, dtype, shape, text) each), and the names of the inputs
+    that are drawn in place of what such files hold."""
+    recorded: list[tuple[object, ...]] = []
+    drawn: dict[str, None] = {}
+    left = MAX_RECORDED_CHARACTERS
+    for workload in workloads:
+        for name, source in workload.inputs.items():
+            if source.type != "safetensors":
+                continue
+            found = next((path for folder in file.parents if (path := folder / source.path).is_file()), None)
+            tensor = read_integers(found, source.tensor_key) if found else None
+            if tensor is None or len(tensor[2]) > left:
+                drawn[name] = None
+                continue
+            left -= len(tensor[2])
+            recorded.append((workload.axes, name, *tensor))
+    return recorded, list(drawn)
 
 
 def _parse_model(file: Path, text: str, kind: type[ModelType]) -> ModelType:
@@ -294,7 +395,7 @@ def _refuse_unsupported(definition: ProblemDefinition, file: Path) -> None:
         )
     dtypes = get_args(DType)
     for name, tensor in {**definition.inputs, **definition.outputs}.items():
-        if tensor.dtype not in dtypes:
+        if tensor.dtype not in (dtypes if name in definition.outputs else (*dtypes, *PACKED_TYPES)):
             raise SettingsError(
                 f"{file}: `{name}` is {tensor.dtype}, which a task does not support; allowed are {', '.join(dtypes)}"
             )
@@ -328,11 +429,3 @@ def _check_axis_expression(text: str, file: Path) -> str:
 
 def _parse_extent(axis: str | int) -> str | int:
     return int(axis) if str(axis).isdigit() else axis
-
-
-def _choose_language(definition: ProblemDefinition) -> str:
-    """Return triton for a problem with bfloat16, which C++ lacks, else the default language of this machine."""
-    has_bfloat16 = any(
-        tensor.dtype == "bfloat16" for tensor in (*definition.inputs.values(), *definition.outputs.values())
-    )
-    return "triton" if has_bfloat16 else default_suite_language()

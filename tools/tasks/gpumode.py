@@ -5,13 +5,15 @@ zeros.
 
 `data` is flattened by `torch.utils._pytree`: the kernel's arguments are `data_0`, `data_1`, …, then the outputs (those
 arguments that the reference writes and returns, else `out_0`, …), then the numbers of the test. Strings and booleans of
-a test choose among its inputs and are not arguments.
+a test choose among its inputs and are not arguments, and so do its lists.
 """
 
 from __future__ import annotations
 
 import ast
+from math import prod
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from yaml import YAMLError
@@ -33,6 +35,7 @@ import sys
 import types
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree
 
 _FILES = {files}
@@ -54,7 +57,10 @@ def _load_suite(device):
 
 
 # ---- the code below makes the problem a task
+large = True  # shapes are determined without values
 _CHOICES = {choices}
+_AS_BYTES = [getattr(torch, name, None) for name in ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+                                                     "float8_e8m0fnu")]
 workloads = {workloads}
 dims_range = {ranges}
 {tolerance}
@@ -74,10 +80,27 @@ def _run_reference(leaves, spec):
     return answer
 
 
+def _results_without_values(leaves, spec):
+    """The results' shapes and types; with values where the reference needs them."""
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            return _run_reference([mode.from_tensor(one) if isinstance(one, torch.Tensor) else one
+                                   for one in leaves], spec)
+    except Exception:  # an operator that needs values, or leaves without values already
+        return _run_reference([one.clone() if isinstance(one, torch.Tensor) else one for one in leaves], spec)
+
+
+def _as_bytes(one):
+    return one.contiguous().view(torch.uint8) if one.dtype in _AS_BYTES else one.contiguous()
+
+
 def _output_positions(leaves, answer):
     """Output -> position of the leaf that it is, or None."""
-    position_by_pointer = {{one.data_ptr(): at for at, one in enumerate(leaves) if isinstance(one, torch.Tensor)}}
-    positions = [position_by_pointer.get(one.data_ptr()) for one in answer]
+    def place(one):
+        return one.untyped_storage()._cdata, one.storage_offset()
+
+    position_by_place = {{place(one): at for at, one in enumerate(leaves) if isinstance(one, torch.Tensor)}}
+    positions = [position_by_place.get(place(one)) for one in answer]
     return {{f"out_{{at}}" if position is None else f"data_{{position}}": position
             for at, position in enumerate(positions)}}
 
@@ -86,23 +109,34 @@ def make_inputs(dims, seed, device="cpu"):
     global _spec, _suite
     _suite = _load_suite(device)
     leaves, _spec = _make_leaves(dims, seed)
-    results = _run_reference([one.clone() if isinstance(one, torch.Tensor) else one for one in leaves], _spec)
-    inputs = {{f"data_{{at}}": one.contiguous() if isinstance(one, torch.Tensor) else one
+    results = _results_without_values(leaves, _spec)
+    inputs = {{f"data_{{at}}": _as_bytes(one) if isinstance(one, torch.Tensor) else one
             for at, one in enumerate(leaves)}}
     arguments = {{n: one for n, one in inputs.items() if one is not None and not isinstance(one, str)}}
-    arguments |= {{name: torch.zeros_like(one) for name, one in zip(outputs, results) if name not in inputs}}
+    arguments |= {{name: torch.zeros(one.shape, dtype=one.dtype, device=device)
+                  for name, one in zip(outputs, results) if name not in inputs}}
     return arguments | {{name: value for name, value in dims.items() if name not in _CHOICES}}
 
 
 def reference(**arguments):
     leaves = [arguments.get(f"data_{{at}}", one) for at, one in enumerate(_first_leaves)]
+    leaves = [one.view(first.dtype) if getattr(first, "dtype", None) in _AS_BYTES else one
+              for one, first in zip(leaves, _first_leaves)]
     answer = _suite.ref_kernel(_pytree.tree_unflatten(leaves, _spec))
     return answer if isinstance(answer, torch.Tensor) else tuple(_pytree.tree_leaves(answer))
 
 
+def _first_call():
+    leaves, spec = _make_leaves({smallest}, 0)
+    return leaves, spec, list(_output_positions(leaves, _run_reference(leaves, spec)))
+
+
 _suite = _load_suite("cpu")
-_first_leaves, _spec = _make_leaves({smallest}, 0)
-outputs = list(_output_positions(_first_leaves, _run_reference(_first_leaves, _spec)))
+try:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        _first_leaves, _spec, outputs = _first_call()
+except Exception:  # an operator that needs values
+    _first_leaves, _spec, outputs = _first_call()
 '''
 
 
@@ -112,8 +146,8 @@ class GpuModeProblem(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     files: tuple[dict[str, str], ...] = ()
-    tests: tuple[dict[str, bool | int | float | str], ...] = ()
-    benchmarks: tuple[dict[str, bool | int | float | str], ...] = Field(min_length=1)
+    tests: tuple[dict[str, bool | int | float | str | list[int]], ...] = ()
+    benchmarks: tuple[dict[str, bool | int | float | str | list[int]], ...] = Field(min_length=1)
     multi_gpu: bool = False
 
 
@@ -181,10 +215,10 @@ class GpuMode(SuiteFormat):
         cases = [
             {name: value for name, value in case.items() if name != "seed"} for case in (*task.benchmarks, *task.tests)
         ]
-        choice_names = {name for case in cases for name, value in case.items() if isinstance(value, bool | str)}
-        choices = {
-            name: list(dict.fromkeys(case[name] for case in cases if name in case)) for name in sorted(choice_names)
-        }
+        choice_names = {name for case in cases for name, value in case.items() if isinstance(value, bool | str | list)}
+        choices: dict[str, list[Any]] = {name: [] for name in sorted(choice_names)}
+        for name, value in ((name, value) for case in cases for name, value in case.items() if name in choices):
+            choices[name] += [value] if value not in choices[name] else []
         workload_dims = [
             {name: choices[name].index(value) if name in choice_names else value for name, value in case.items()}
             for case in cases
@@ -218,10 +252,16 @@ class GpuMode(SuiteFormat):
                 for name in ranged_names
             },
             tolerance=_stated_tolerance(texts["reference"]),
-            smallest=workload_dims[0] if sizes else workload_dims[-1],
+            smallest=min(
+                workload_dims, key=lambda dims: prod(v for v in dims.values() if isinstance(v, int) and v > 0)
+            ),
         )
-        task_yaml = task_yaml_text(home.name, default_suite_language())
+        task_yaml = task_yaml_text(home.name, default_suite_language(" ".join(texts.values())))
         return {"reference.py": text, "task.yaml": task_yaml}, f"{home.name}: {len(workloads)} workloads"
+
+
+def _product(dims: dict[str, Any]) -> int:
+    return prod(value for value in dims.values() if isinstance(value, int) and value > 0)
 
 
 def _read_problem(file: Path) -> GpuModeProblem:

@@ -16,16 +16,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from tools.artifacts import Artifact, Dims, NumericTolerance, Task, TaskClock, Workload
+from tools.artifacts import Artifact, BaselineFunction, Dims, NumericTolerance, Task, TaskClock, Workload
 from tools.cli.suggestions import suggest_name, suggest_or_list
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
+from tools.cli.waiting import reported_wait
 from tools.contracts import inference
 from tools.contracts.checked_cases import draw_hidden_workloads
 from tools.contracts.dims import check_seed_dims, parse_workloads
 from tools.contracts.inference import SourceNames, default_task_name
 from tools.contracts.operators import operator_family
-from tools.errors import SettingsError, WorkspaceError
-from tools.executors.base import Executor, Limits
+from tools.errors import SettingsError, UnusableTaskError, WorkspaceError
+from tools.executors.base import DeviceKind, Executor, Limits, Needs, reason_if_device_missing
 from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, ProbeResult
 from tools.executors.toolchain_job import read_toolchain
@@ -34,6 +35,10 @@ from tools.store.blobs import Blobs, write_atomically
 
 NVIDIA_DRIVER = Path("/dev/nvidiactl")
 REFERENCE_FILE = "reference.py"
+OBSERVED_FILE = "captured.json"
+"""The evidence beside a task that was recorded from a run."""
+BASELINE_FOLDER = "baseline"
+"""Folder of a task with the user's own files."""
 PROBE_LIMIT_S = 300.0
 """Time limit of a probe, which imports torch and calls the reference once in float64 on each workload."""
 _MAX_SOURCE_BYTES = 4 << 20
@@ -71,6 +76,8 @@ class TaskSettings(Artifact):
     """Workload -> weight in the objective, instead of the weight in the reference."""
     margins: dict[str, float] = Field(default_factory=dict)
     """Workload -> relative slowdown that the gate allows, instead of the margin in the reference."""
+    baseline: BaselineFunction | None = None
+    """The user's own function, which is timed as it is; gains are reported over it."""
     clock: TaskClock | None = None
     """Clock by which a gain on a GPU is claimed; default: the device's where launches hide a gain, else the wall
     clock."""
@@ -92,16 +99,34 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
         raise SettingsError(f"task: {path} is not a folder; name one that contains {REFERENCE_FILE} and a kernel")
     settings = _read_task_yaml(path / "task.yaml")
     settings = settings.model_copy(update={"weights": {}, "margins": {}}) if dims else settings
+    function = with_baseline_files(settings.baseline, path) if settings.baseline else None
     language = detect_language(path)
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE_FILE
+    name = settings.name or path.resolve().name
     if not kernel.exists() and reference.exists():
         _refuse_misnamed_kernel(path, kernel.name, language)
-        return _load_reference_task(
-            settings.name or path.resolve().name, reference, language, dims, settings, executor, blobs
+        loaded = _load_reference_task(name, reference, language, dims, settings, executor, blobs)
+    else:
+        loaded = _load_kernel_task(name, kernel, reference, language, dims, 0, settings, executor, blobs)
+    update = {"baseline_function": function, "observed": (path / OBSERVED_FILE).is_file()}
+    return loaded.model_copy(update={"task": loaded.task.model_copy(update=update)})
+
+
+def with_baseline_files(function: BaselineFunction, folder: Path) -> BaselineFunction:
+    """Return the user's function with the files in `folder`/baseline; SettingsError if one of them is not text."""
+    own = folder / BASELINE_FOLDER
+    found = {path.relative_to(own): path for path in sorted(own.rglob("*")) if path.is_file()}
+    files = {
+        name.as_posix(): read_source(path, may_be_empty=True)
+        for name, path in found.items()
+        if not any(part[0] == "." or part == "__pycache__" for part in name.parts)
+    }
+    if sum(map(len, files.values())) > _MAX_SOURCE_BYTES:
+        raise SettingsError(
+            f"{own}: holds more than {_MAX_SOURCE_BYTES >> 20} MiB; install the package in the "
+            f"Python that runs jobs, and leave the function's own files there"
         )
-    return _load_kernel_task(
-        settings.name or path.resolve().name, kernel, reference, language, dims, 0, settings, executor, blobs
-    )
+    return function.model_copy(update={"files": files})
 
 
 def load_task_files(
@@ -155,7 +180,9 @@ def _load_kernel_task(
     # With make_inputs only the reference is probed: `tools.contracts` compares it with the kernel and names both files.
     probed_parameters = () if _defines_make_inputs(logic) else parameters
     asking = ProbeRequest(reference=logic, dims=dims, parameters=probed_parameters, pointer_elements=elements)
-    request = asking.model_copy(update={"library": _allowed_operators(settings, language)})
+    request = asking.model_copy(
+        update={"library": _allowed_operators(settings, language), "device": _probed_device(executor, language)}
+    )
     probe_result = probe_reference(executor, blobs, request, files)
     probe_result = probe_result.model_copy(update={"inferred": (*freeze_notes, *probe_result.inferred)})
     infer = partial(infer_task, name, source, logic, language, parameters, elements, settings, files=files)
@@ -212,6 +239,7 @@ def _load_reference_task(
         )
     request = ProbeRequest(
         reference=logic,
+        device=_probed_device(executor, language),
         dims=dims,
         library=_allowed_operators(settings, language),
     )
@@ -233,7 +261,10 @@ def _infer_with_other_sizes(
     The second probe shows which dims the shapes depend on if they are equal in all visible workloads, and which sizes
     the reference refuses. Raises SettingsError if it refuses all of them.
     """
-    task = infer(probe_result=probe_result).task
+    loaded = infer(probe_result=probe_result)
+    if probe_result.unusable:
+        raise UnusableTaskError(_name_file(probe_result.unusable, files), loaded)
+    task = loaded.task
     language, toolchain = open_language(task.language), read_toolchain(executor, blobs)
     for argument in task.arguments:
         unsupported = language.reason_unsupported(argument.dtype, toolchain)
@@ -241,6 +272,7 @@ def _infer_with_other_sizes(
             raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
     request = ProbeRequest(
         reference=task.reference,
+        device=_probed_device(executor, language),
         parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
         pointer_elements=task.pointer_elements,
         tentative=tuple(choices for _, choices in draw_hidden_workloads(task, b"known to everybody", 2)),
@@ -266,7 +298,8 @@ def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, fil
     Raises SettingsError, with the user's file name, for a mistake in the reference, and InfrastructureError if the
     harness or its machine failed.
     """
-    job = harness_job(request, {}, blobs, limits=Limits(wall_s=PROBE_LIMIT_S))
+    needs = Needs(device=request.device)
+    job = harness_job(request, {}, blobs, needs=needs, limits=Limits(wall_s=PROBE_LIMIT_S))
     executor.gather((partial(read_toolchain, executor, blobs), partial(executor.run, job)))
     toolchain = read_toolchain(executor, blobs)
     if "torch" not in toolchain.packages:
@@ -275,12 +308,35 @@ def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, fil
             f"({toolchain.python}); name the Python that has it under executor.python, or install it there (beside "
             "Kernelwright: `pip install -e '.[device]'` in its folder)"
         )
-    result = read_answer(executor.run(job), blobs, ProbeResult)
+    sizes = f" at {len(request.dims)} sizes" if request.dims else " at its own sizes" * (not request.tentative)
+    with reported_wait(f"{files.reference} is called{sizes or ' at sizes like the hidden ones'}, to learn its shapes"):
+        finished = executor.run(job)
+    if finished.timed_out:
+        raise SettingsError(
+            f"{files.reference}: its shapes and values are not known after {PROBE_LIMIT_S:g} s here; use smaller dims, "
+            f"or a machine with a GPU"
+        )
+    result = read_answer(finished, blobs, ProbeResult)
     if result.error is not None:
-        message = result.error.replace(REFERENCE_FILE, files.reference)
-        names_file = files.reference in message or message.startswith(("--dims", "task.yaml"))
-        raise SettingsError(message if names_file else f"{files.reference}: {message}")
+        raise SettingsError(_name_file(result.error, files))
     return result
+
+
+def _probed_device(executor: Executor, language: Language) -> DeviceKind:
+    """Return the kind of device on which the reference is called: that of the kernel, where there is one.
+
+    Where answers are carried by files it is the CPU, since the list of devices would be a round trip of its own.
+    """
+    if not executor.answers_at_once:
+        return "cpu"
+    return "cpu" if reason_if_device_missing(executor.devices(), language.device) else language.device
+
+
+def _name_file(message: str, files: SourceNames) -> str:
+    """Return a message of the probe with the user's name of the reference."""
+    message = message.replace(REFERENCE_FILE, files.reference)
+    names_file = files.reference in message or message.startswith(("--dims", "task.yaml"))
+    return message if names_file else f"{files.reference}: {message}"
 
 
 def infer_task(
@@ -318,6 +374,7 @@ def infer_task(
         build_flags=settings.build_flags,
         seed_style=not probe_result.has_make_inputs,
         pointer_elements=0 if probe_result.has_make_inputs else elements,
+        restructured=probe_result.restructured,
         inferred=(*probe_result.inferred, *about_arguments, *about_ranges, *about_numbers),
         library=_allowed_operators(settings, language, probe_result.products) or None,
         product_type=probe_result.product_type,
@@ -397,9 +454,10 @@ def _defines_make_inputs(reference: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == "make_inputs" for node in body)
 
 
-def default_suite_language() -> str:
-    """Return the language for a suite's problem: Triton if an NVIDIA driver is loaded, else C++."""
-    return "triton" if NVIDIA_DRIVER.exists() else "cpp"
+def default_suite_language(problem: str) -> str:
+    """Return the language for a suite's problem: Triton if an NVIDIA driver is loaded or `problem`, its text, names a
+    type that C++ lacks, else C++."""
+    return "triton" if NVIDIA_DRIVER.exists() or re.search(r"bfloat16|float8_e", problem) else "cpp"
 
 
 def task_yaml_text(name: str, language: str) -> str:
@@ -426,7 +484,7 @@ def detect_language(path: Path) -> Language:
     )
 
 
-def read_source(path: Path) -> str:
+def read_source(path: Path, *, may_be_empty: bool = False) -> str:
     """Return a source file's text; SettingsError if it is missing, empty, larger than 4 MiB or not UTF-8."""
     try:
         if path.stat().st_size > _MAX_SOURCE_BYTES:
@@ -438,7 +496,7 @@ def read_source(path: Path) -> str:
         raise SettingsError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
-    if not content.strip():
+    if not content.strip() and not may_be_empty:
         raise SettingsError(f"{path}: the file is empty; put the source there or name another")
     return content
 
@@ -466,6 +524,7 @@ def write_frozen_task(task: Task, folder: Path) -> None:
     """Write task.json, reference.py and the kernel's source to `folder`, the `task/` of a workspace."""
     frozen = FrozenTask(identity=task.identity(), task=task)
     for name, text in _frozen_source_files(task).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text.encode())
     write_atomically(folder / "task.json", frozen.model_dump_json(indent=1).encode() + b"\n")
 
@@ -494,4 +553,6 @@ def _frozen_source_files(task: Task) -> dict[str, str]:
     if task.baseline is not None:
         suffix = open_language(task.language).suffix
         files[f"kernel{suffix}"] = task.baseline
+    if task.baseline_function is not None:
+        files |= {f"{BASELINE_FOLDER}/{path}": text for path, text in task.baseline_function.files.items()}
     return files

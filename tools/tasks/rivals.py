@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tools.artifacts import Rivals
 from tools.errors import SettingsError
-from tools.gate.ranking import FRAMEWORKS
+from tools.gate.ranking import FRAMEWORKS, USER_FUNCTION
 from tools.tasks.loader import read_source
 
-RESERVED_NAMES = ("baseline", "best", "original", "incumbent", "candidate", *FRAMEWORKS)
+RESERVED_NAMES = ("baseline", "best", "original", "incumbent", "candidate", USER_FUNCTION, *FRAMEWORKS)
 """Names of the other contestants of a benchmark, which a rival cannot have."""
 
 

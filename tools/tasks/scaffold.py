@@ -1,19 +1,30 @@
-"""A task folder around a file that somebody has: kernel, reference.py, task.yaml and config.yaml, with `FILL:` where
-something is unknown."""
+"""A task folder around a file that somebody has: the file as it is, what it states of the contract, and `FILL:` where
+something is unknown; nothing of the user's code is rewritten."""
 
 from __future__ import annotations
 
-import ast
 import json
+import keyword
+import os
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from tools.artifacts import Artifact
-from tools.errors import SettingsError
+from tools.artifacts import Artifact, Candidate, Task
+from tools.errors import KernelwrightError, SettingsError
+from tools.executors.base import Executor, Job, Limits
+from tools.executors.protocol import Parameter
+from tools.executors.toolchain_job import read_toolchain
+from tools.languages.base import open_language
+from tools.languages.cpp_signature import ENTRY_SIGNATURE
 from tools.languages.cpp_source import ENTRY
-from tools.languages.triton_source import parse_module
-from tools.tasks.cuda_file import FILL, CudaFile, EntrySketch, SourceParameter
+from tools.screen.screen import screen
+from tools.store.blobs import Blobs
+from tools.tasks.cuda_file import FILL, CFile, drawn, extension, with_headers
 from tools.tasks.loader import detect_language, read_source
+from tools.tasks.python_file import PythonFile, project_files
 
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
 CUDA_SUFFIXES = (".cu", ".cuh")
@@ -24,197 +35,242 @@ task: .
 # models: {default: {provider: anthropic, model: claude-opus-5-5}}
 # budget: {usd: 10}
 """
-_INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">].*$""", re.MULTILINE)
+IMPORT = """\
+import importlib, os, sys
+sys.path.insert(0, os.path.abspath("baseline"))
+try:
+    import torch
+    if not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"
+    found = importlib.import_module(sys.argv[1])
+    for name in sys.argv[2].split("."):
+        found = getattr(found, name)
+except ModuleNotFoundError as error:
+    sys.exit(f"it needs {error.name}, which is not installed here; install it beside torch")
+except BaseException as error:
+    lines = str(error).strip().splitlines() or [""]
+    sys.exit(f"{type(error).__name__}: {next((line for line in lines if 'error' in line), lines[0])}")
+"""
+"""Imports the baseline that the arguments name, and prints in one line why that failed."""
+REFERENCE = f'''\
+"""What {{chosen}} of {{file}} must compute."""
+
+import torch
+
+{{outputs}}
+{{inout}}workloads = [{{{{"dims": {{dims}}}}}}]  # {FILL} the sizes to be timed
+
+
+def make_inputs(dims, seed):
+    random = torch.Generator().manual_seed(seed)
+    return {{{{
+{{values}}
+    }}}}
+
+
+def reference({{parameters}}):
+    # {FILL} the answer with torch, returned{{order}}
+    raise NotImplementedError("say in reference.py what the kernel computes")
+'''
+ENTRY_OF_PYTHON = "run_kernel"
+MAX_SHOWN = 3
+"""Refused lines that are shown."""
+IMPORT_LIMIT_S = 300.0
 _CUTLASS = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]cut(?:lass|e)/""", re.MULTILINE)
-_ENDS_PROCESS = re.compile(r"^.*\b(?:exit|abort)\s*\(.*$", re.MULTILINE)
-_SIZE_TYPE = re.compile(r"int|long|size_t")
-_DTYPES = {
-    "double": "float64",
-    "half": "float16",
-    "__half": "float16",
-    "_Float16": "float16",
-    "__nv_bfloat16": "bfloat16",
-    "nv_bfloat16": "bfloat16",
-    "int": "int32",
-    "long": "int64",
-    "bool": "bool",
-    "unsigned char": "uint8",
-}
-_PROPOSED_SIZES = {1: 1 << 20, 2: 1024, 3: 256}
-"""Number of dimensions -> the size that is proposed for each; 32 for more."""
 
 
 class Scaffold(Artifact):
     """The task folder that `init` wrote, and what it found in the file."""
 
-    folder: str
+    folder: str = ""
+    problem: str = ""
+    """Why what was written does not compile or import here, in one line; empty: it does, or nothing was tried."""
+    language: str
     kernels: tuple[str, ...]
     launchers: tuple[str, ...]
+    """Functions and classes that launch; in Python with the method and line."""
     chosen: str
-    """The function that `solve` or `run_kernel` stands for."""
-    inlined: tuple[str, ...]
-    """Headers beside the file, whose text now stands in the kernel."""
-    left_out: tuple[str, ...]
-    """Functions of the file that the kernel does not need."""
-    to_fill: tuple[str, ...]
-    """file:line and the question, for each line that is marked `FILL:`."""
+    """The function that the kernel or the baseline stands for."""
+    call: str = ""
+    """`baseline.call` of task.yaml; empty: the file's text is the kernel."""
+    left_out: tuple[str, ...] = ()
+    """Parameters that stay at their defaults, and a `main`, which a kernel does not need."""
+    files: dict[str, str]
+    """Path in the folder -> text."""
+    to_fill: tuple[str, ...] = ()
+    """Lines of the kernel that the screen refuses; then file:line and the question, for all marked `FILL:`."""
 
     def text(self) -> str:
-        """The same as lines of text."""
-        rows = [f"kernels: {', '.join(self.kernels) or 'none'}", f"launchers: {', '.join(self.launchers) or 'none'}"]
-        rows += [f"inlined headers: {', '.join(self.inlined)}"] if self.inlined else []
-        rows += [f"left out because unused: {', '.join(self.left_out)}"] if self.left_out else []
-        others = " (for another one: --entry NAME)" if len({*self.kernels, *self.launchers}) > 1 else ""
-        rows += [f"{self.folder}: written around {self.chosen}{others}"]
-        rows += ["to fill:", *self.to_fill] if self.to_fill else ["nothing is left to fill"]
+        """What was found and written, as lines of text; a problem comes first."""
+        others = " (for another one: --entry NAME)" if len(self.launchers) > 1 else ""
+        role = f"your function {self.call} is the baseline, as it is" if self.call else "the file's text is the kernel"
+        rows = [
+            *filter(None, [self.problem]),
+            f"kernels: {', '.join(self.kernels) or 'none'}",
+            f"launched by: {', '.join(self.launchers) or 'none'}",
+            *[f"left out: {', '.join(self.left_out)}"] * bool(self.left_out),
+            f"{self.folder}: written around {self.chosen}{others}; {role}",
+            f"files: {', '.join(self.files)}",
+            "to fill:",
+            *self.to_fill,
+        ]
         return "\n".join([*rows, f"then: python -m graph check {self.folder}/config.yaml"])
 
 
-def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
-    """Write the task folder of `file`. SettingsError where there is nothing to begin with, or `folder` holds
-    something."""
+def scaffold(
+    file: Path, folder: Path, entry: str | None = None, machine: tuple[Executor, Blobs] | None = None
+) -> Scaffold:
+    """Write the task folder of `file`, and compile or import on `machine` what was written.
+
+    SettingsError where there is nothing to begin with, or `folder` holds something.
+    """
     source = read_source(file)
     if folder.exists() and any(folder.iterdir()):
         raise SettingsError(f"{folder}: is not empty; init overwrites nothing, so name another folder with --out")
-    inlined: list[str] = []
-    left_out: tuple[str, ...] = ()
-    if file.suffix in CPP_SUFFIXES + CUDA_SUFFIXES:
-        language = "cpp" if file.suffix in CPP_SUFFIXES else "cutlass" if _CUTLASS.search(source) else "cuda"
-        parsed = CudaFile(with_headers(source, file.resolve(), inlined))
-        function = parsed.choose(entry)
-        sketch, chosen = parsed.sketch_solve(function), function.name
-        kernels, launchers = tuple(parsed.kernels), tuple(parsed.launchers)
-        kernel, left_out = parsed.needed_source(sketch)
-        kernel = _ENDS_PROCESS.sub(rf"\g<0>  // {FILL} a kernel may not end the process; remove this", kernel)
-        kernel += "" if chosen == ENTRY else _solve(sketch)
-    elif file.suffix == ".py":
-        language = detect_language(file).name
-        kernel, sketch, kernels, launchers, chosen = _python(source, entry)
-    else:
-        raise SettingsError(
-            f"{file}: is in no known language; the name must end in one of "
-            f"{', '.join((*CPP_SUFFIXES, *CUDA_SUFFIXES, '.py'))}"
-        )
-    name = {"cuda": "kernel.cu", "cutlass": "kernel.cu", "cpp": "kernel.cpp"}.get(language, "kernel.py")
-    files = {
-        name: kernel,
-        "reference.py": _reference(sketch, file.name, chosen),
-        "task.yaml": f"name: {file.stem}\nlanguage: {language}\n",
-        "config.yaml": CONFIG,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, content in files.items():
+    if file.suffix not in (*CPP_SUFFIXES, *CUDA_SUFFIXES, ".py"):
+        known = ", ".join((*CPP_SUFFIXES, *CUDA_SUFFIXES, ".py"))
+        raise SettingsError(f"{file}: is in no known language; the name must end in one of {known}")
+    draft = (_draft_of_python if file.suffix == ".py" else _draft_of_c)(file.resolve(), source, entry)
+    refused, questions = [], dict[tuple[str, str], list[str]]()
+    for path, content in draft.files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(content, encoding="utf-8")
-    marked = (
-        f"{path}:{number}: {line.split(FILL, 1)[1].strip()}"
-        for path, content in files.items()
-        for number, line in enumerate(content.splitlines(), 1)
-        if FILL in line
+        if path.startswith("kernel."):
+            refused = [f"{path}, {one}" for one in screen(content, draft.language)]
+        for number, line in enumerate(content.splitlines(), 1):
+            if FILL in line and not path.startswith("baseline/"):
+                questions.setdefault((path, line.split(FILL, 1)[1].strip()), []).append(str(number))
+    if len(refused) > MAX_SHOWN:
+        more = f"(the screen refuses {len(refused) - MAX_SHOWN} more lines: python -m tools screen {folder})"
+        refused = [*refused[:MAX_SHOWN], more]
+    marked = [f"{path}:{', '.join(numbers)}: {question}" for (path, question), numbers in questions.items()]
+    problem = _problem(draft, *machine) if machine else ""
+    return draft.model_copy(update={"folder": str(folder), "problem": problem, "to_fill": (*refused, *marked)})
+
+
+def _draft_of_c(file: Path, source: str, entry: str | None) -> Scaffold:
+    """A file in the contract, or whose launcher `solve` can call, as kernel; an extension of torch as baseline; else
+    the file as kernel with the question for its `solve`."""
+    headers = {file: source}
+    text = with_headers(source, file, headers)
+    root = Path(os.path.commonpath([path.parent for path in headers]))
+    copies = {f"baseline/{path.relative_to(root).as_posix()}": content for path, content in headers.items()}
+    language = "cpp" if file.suffix in CPP_SUFFIXES else "cutlass" if _CUTLASS.search(text) else "cuda"
+    parsed, kind = CFile(text), open_language(language)
+    function = parsed.choose(entry or (ENTRY if ENTRY in parsed.functions else None))
+    facts: dict[str, Any] = {"language": language, "kernels": parsed.kernels, "launchers": parsed.launchers}
+    facts |= {"chosen": function.name, "files": copies}
+    parameters: Sequence[Parameter] = parsed.sketched_parameters(function)
+    if function.takes_tensors:
+        module = re.sub(r"\W", "_", f"{file.stem}_extension")
+        name, added = extension(function, source, file.relative_to(root).as_posix(), module)
+        facts |= {"files": copies | added, "call": f"{module}:{name}"}
+        build = f'  build: ["{{python}}", {module}.py]\n'
+        return _finished(file, _values(parameters), ["out"] * function.returns, settings=build, **facts)
+    try:
+        solve = "" if function.name == ENTRY else parsed.solve(function)
+        parameters = kind.parameters(f"{text}\n{solve}")
+        facts["left_out"] = tuple({"main"} & {*parsed.functions}) if solve else ()
+        text = parsed.without("main") if solve else text
+    except SettingsError as error:
+        rows = enumerate(text.replace("\\\n", "\n").splitlines(), 1)
+        launches = [f"// line {at}: {line.strip()}" for at, line in rows if "<<<" in line]
+        ask = f"// {FILL} write {ENTRY_SIGNATURE}, which does what {function.name} does, every condition included"
+        reason = str(error).split("; ")[0].replace(f"`{ENTRY}`", function.name)
+        solve = "\n".join([f"{ask}; init does not know enough: {reason}", *launches, ""])
+    kernel = {f"kernel{kind.suffix}": f"{text.rstrip()}\n\n{solve}" if solve else text}
+    facts["files"] = kernel | copies if solve else kernel
+    return _finished(file, _values(parameters), [p.name for p in parameters if p.pointer and not p.const], **facts)
+
+
+def _draft_of_python(file: Path, source: str, entry: str | None) -> Scaffold:
+    """A file with `run_kernel` as kernel; any other with the modules of its project as baseline."""
+    python = PythonFile(source, file.name)
+    function = python.choose(entry)
+    values, left_out = python.arguments(function)
+    cuda = {f"baseline/{name}.cu": text for name, text in python.cuda_sources.items()}
+    facts: dict[str, Any] = {
+        "language": "cuda" if cuda else detect_language(file).name,
+        "kernels": [f"{name} ({made})" for name, made in python.kernels.items()],
+        "launchers": tuple(f"{name} ({python.functions[name].where})" for name in python.launchers),
+        "chosen": function.name,
+    }
+    facts["kernels"] += [name for text in cuda.values() for name in CFile(text).kernels]
+    if function.name == ENTRY_OF_PYTHON:
+        return _finished(file, values, [], files={"kernel.py": source}, **facts)
+    root, texts = project_files(file, source)
+    path = file.relative_to(root).with_suffix("")
+    module = ".".join(path.parts)
+    if len(path.parts) == 1 and (not module.isidentifier() or module in sys.stdlib_module_names):
+        module = re.sub(r"\W", "_", f"file_{module}")
+        texts[f"{module}.py"] = texts.pop(file.name)
+    facts["files"] = {f"baseline/{path}": text for path, text in texts.items()} | cuda
+    facts |= {"call": f"{module}:{function.name}", "left_out": tuple(left_out)}
+    init = f"  init: []  # {FILL} the arguments of {function.name}({', '.join(function.required)})\n"
+    return _finished(file, values, python.returned(function), settings=init * bool(function.required), **facts)
+
+
+def _problem(draft: Scaffold, executor: Executor, blobs: Blobs) -> str:
+    """Build the kernel, or import the baseline; return the first error in one line, empty without one."""
+    toolchain = read_toolchain(executor, blobs)
+    language, what = open_language(draft.language), draft.call or next(iter(draft.files))
+    if what == "kernel.py":
+        return ""
+    if draft.call and draft.language == "cuda" and not toolchain.torch_cuda:
+        return f"{what} was not built, because torch has no CUDA here; `check` builds it on a machine with a GPU"
+    try:
+        if draft.call:
+            files = {path: blobs.put(text) for path, text in draft.files.items()}
+            argv = ("{python}", "-I", "-c", IMPORT, *draft.call.split(":"))
+            job = Job(files=files, argv=argv, limits=Limits(wall_s=IMPORT_LIMIT_S, memory_bytes=0))
+        else:
+            task = Task(name="init", language=draft.language, arguments=(), reference="", workloads=())
+            candidate = Candidate(language=draft.language, files={what: draft.files[what]})
+            job = language.build(task, candidate, blobs, toolchain)
+        done = executor.run(job)
+    except KernelwrightError as error:
+        return f"{what} was not tried: {error}"
+    said = blobs.text(done.files["stderr.txt"]).strip()
+    said = said if draft.call else language.trim_log(said)
+    verb = "import" if draft.call else "compile"
+    here = "" if any(device.kind != "cpu" for device in executor.devices()) else " here, without a GPU"
+    first = (said.splitlines() or ["no error line"])[0]
+    return f"{what} does not {verb}{here * bool(draft.call)}: {first}" if done.exit_code else ""
+
+
+def _values(parameters: Sequence[Parameter]) -> dict[str, str]:
+    return {p.name: drawn(p.name, str(p.dtype), is_tensor=bool(p.pointer)) for p in parameters}
+
+
+def _finished(file: Path, values: dict[str, str], results: Sequence[str], settings: str = "", **facts: Any) -> Scaffold:
+    """The scaffold of these facts, with reference.py, task.yaml and config.yaml.
+
+    `values`: argument -> the text that draws it. `results`: what a kernel may write or a function returns; for a
+    result that is no argument a buffer is added. `settings`: lines of task.yaml below `baseline:`.
+    """
+    draft = Scaffold(**facts)
+    changed = [name for name in results if draft.call and name in values]
+    outputs = [name for name in results if name not in changed]
+    ask = f"what {draft.chosen} {'returns, in its order' if results else 'writes'}; name in `inout` what it changes"
+    if results and not draft.call:
+        ask = "the pointers without const; take out what is only read, and name in `inout` what is read and written"
+    settings = f'baseline:\n  call: "{draft.call}"\n{settings}' * bool(draft.call)
+    sizes = [name for name, text in values.items() if text == f'dims["{name}"]'] or ["M", "N"]
+    shape = "(" + ", ".join(f'dims["{name}"]' for name in sizes[:2]) + ",)"[len(sizes) > 1 :]
+    empty = f"torch.empty(SHAPE)  # {FILL} its shape and type"
+    values = values | {name: empty for name in outputs if name not in values}
+    texts = [text.replace("SHAPE", shape).partition("  #") for text in values.values()]
+    is_free = not any(keyword.iskeyword(name) or name == "torch" for name in values)
+    reference = REFERENCE.format(
+        chosen=draft.chosen,
+        file=file.name,
+        outputs=f"outputs = {json.dumps(outputs)}  # {FILL} {ask}",
+        inout=f"inout = {json.dumps(changed)}  # {FILL} returned, so perhaps changed in place\n" * bool(changed),
+        dims=json.dumps(dict.fromkeys(sizes, 1024 if len(sizes) > 1 else 1 << 20)),
+        values="\n".join(f'        "{n}": {text},{mark}{q}' for n, (text, mark, q) in zip(values, texts, strict=True)),
+        parameters=", ".join(values) if is_free else "**given",
+        order=f" in this order: {', '.join([*outputs, *changed])}" if len(results) > 1 else "",
     )
-    return Scaffold(
-        folder=str(folder),
-        kernels=kernels,
-        launchers=launchers,
-        chosen=chosen,
-        inlined=tuple(inlined),
-        left_out=tuple(one for one in left_out if one != chosen or one == "main"),
-        to_fill=tuple(marked),
-    )
-
-
-def with_headers(source: str, file: Path, inlined: list[str]) -> str:
-    """`source` with the headers that lie beside `file` inserted, each once; their names are added to `inlined`."""
-
-    def header(found: re.Match[str]) -> str:
-        beside = (file.parent / found[1]).resolve()
-        if not beside.is_file():
-            known = '"' not in found[0] or _CUTLASS.search(found[0])
-            return found[0] + ("" if known else f"  // {FILL} this header is not in the folder of the file")
-        if found[1] in inlined:
-            return ""
-        inlined.append(found[1])
-        return with_headers(read_source(beside), beside, inlined)
-
-    return _INCLUDE.sub(header, re.sub(r"^[ \t]*#[ \t]*pragma once.*\n", "", source, flags=re.MULTILINE))
-
-
-def _solve(sketch: EntrySketch) -> str:
-    listed = ", ".join(f"{p.type} {p.name}" for p in sketch.parameters.values())
-    listed += ", cudaStream_t stream" * sketch.takes_stream
-    body = "".join(f"  {line}\n" for line in sketch.lines)
-    return f'\nextern "C" void {ENTRY}({listed}) {{\n{body}}}\n'
-
-
-def _python(source: str, entry: str | None) -> tuple[str, EntrySketch, tuple[str, ...], tuple[str, ...], str]:
-    """A Triton or CuTe DSL file with `run_kernel`: the file's own, or one around the function that launches."""
-    module = parse_module(source)
-    if module is None or not module.kernels:
-        raise SettingsError(
-            "no function under @triton.jit or @cute.jit was found; for PyTorch logic without a kernel a reference.py "
-            "alone is a task"
-        )
-    launching = {launch.function.name: launch.function for launch in module.launches if launch.function is not None}
-    # In CuTe DSL no launch stands in host code, so that any function may be the one.
-    launching = launching or {name: node for name, node in module.functions.items() if name in (entry, "run_kernel")}
-    chosen = entry or next(iter(sorted(launching, key=lambda n: n != "run_kernel")), "")
-    if chosen not in launching:
-        raise SettingsError(
-            f"--entry: no function {chosen!r} launches a kernel; there are {', '.join(launching) or 'none'}"
-        )
-    function, sketch = launching[chosen], EntrySketch()
-    returns = any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(function))
-    for argument in function.args.args:
-        annotation = ast.unparse(argument.annotation) if argument.annotation else ""
-        plain = (
-            annotation
-            if annotation in ("int", "float", "bool")
-            else "int"
-            if re.fullmatch(r"[A-Z]\w?|n_\w+", argument.arg)
-            else ""
-        )
-        sketch.parameters[argument.arg] = SourceParameter(plain or "const float*", argument.arg)
-    called = f"{chosen}({', '.join(sketch.parameters)})"
-    if chosen == "run_kernel":
-        return source, sketch, tuple(module.kernels), tuple(launching), chosen
-    if returns:
-        sketch.parameters["out"] = SourceParameter("float*", "out")
-        called = f"out.copy_({called})  # {FILL} let {chosen} write into out itself; the copy costs time"
-    sketch.lines = [called]
-    kernel = f"{source.rstrip()}\n\n\ndef run_kernel({', '.join(sketch.parameters)}):\n    {called}\n"
-    return kernel, sketch, tuple(module.kernels), tuple(launching), chosen
-
-
-def _reference(sketch: EntrySketch, file: str, chosen: str) -> str:
-    """reference.py: inputs for the parameters of `chosen`, and a `reference` that the user fills."""
-    parameters = sketch.parameters.values()
-    outputs = [p.name for p in parameters if p.is_pointer and "const" not in p.type]
-    sizes = [p.name for p in parameters if not p.is_pointer and _SIZE_TYPE.search(p.type)] or ["N"]
-    point = ", ".join(f'"{name}": {_PROPOSED_SIZES.get(len(sizes), 32)}' for name in sizes)
-    lines = [f'"""What {chosen} of {file} must compute."""', "", "import torch", ""]
-    lines += [f"outputs = {json.dumps(outputs)}"] if outputs else [f"outputs = []  # {FILL} what the kernel writes"]
-    lines += [f'workloads = [{{"dims": {{{point}}}}}]  # {FILL} the sizes to be timed: {", ".join(sizes)}']
-    lines += ["", "", "def make_inputs(dims, seed):", "    random = torch.Generator().manual_seed(seed)"]
-    lines += [f'    {name} = dims["{name}"]' for name in sizes]
-    shape = f"({', '.join(sizes[:2])}{',' * (len(sizes) == 1)})"
-    for p in parameters:
-        if p.is_pointer:
-            lines.append(f"    {p.name} = {_tensor(p, shape, p.name in outputs)}  # {FILL} its sizes")
-        elif p.name not in sizes:
-            lines.append(f"    {p.name} = {'True' if p.type == 'bool' else '1.0'}  # {FILL} its value")
-    lines += [f"    return dict({', '.join(f'{name}={name}' for name in sketch.parameters)})", "", ""]
-    lines += [f"def reference({', '.join(sketch.parameters)}):"]
-    order = f" in this order: {', '.join(outputs)}" if len(outputs) > 1 else ""
-    lines += [f"    # {FILL} the answer with torch, returned{order}"]
-    return "\n".join([*lines, '    raise NotImplementedError("say in reference.py what the kernel computes")', ""])
-
-
-def _tensor(parameter: SourceParameter, shape: str, is_output: bool) -> str:
-    """An expression for a tensor of the pointer's type: zeros for an output, random values for an input."""
-    base = parameter.type.replace("const ", "").removesuffix("*").strip()
-    dtype = _DTYPES.get(base, base.removesuffix("_t") if re.fullmatch(r"u?int\d+_t", base) else "float32")
-    keyword = "" if dtype == "float32" else f", dtype=torch.{dtype}"
-    if is_output:
-        return f"torch.zeros({shape}{keyword})"
-    if "float" in dtype:
-        return f"torch.randn({shape}, generator=random){f'.to(torch.{dtype})' if keyword else ''}"
-    return f"torch.randint(0, 2, {shape}, generator=random{keyword})"
+    task = f"name: {file.stem}\nlanguage: {draft.language}\n{settings}"
+    files = draft.files | {"reference.py": reference, "task.yaml": task, "config.yaml": CONFIG}
+    return draft.model_copy(update={"files": files})

@@ -18,6 +18,10 @@ SUITES = {
 `execbench` is the common format of SOL-ExecBench and FlashInfer-Bench."""
 
 
+SUITE_MARK = "# ---- the code below makes the "
+"""Begins the line of reference.py that divides a suite's problem from our own code."""
+
+
 class SuiteFormat(ABC):
     """The problem format of a benchmark suite."""
 

@@ -85,6 +85,17 @@ def framework_times_words(times: FrameworkTimes) -> str:
     return f"{said}.{f' {frameworks_ahead_words(times)}.' if times.ahead else ''}"
 
 
+def over_function_words(final: FinalBenchmark, mark: str = "") -> str:
+    """Return the best kernel's factors over the user's own function in words, the device's clock first; `mark` is put
+    around the first of them."""
+    factors = [
+        f"{mark * (at == 0)}{comparison_words(found)}{mark * (at == 0)} "
+        + ("by the device" if clock == "device-only" else "as Python calls it, with what it allocates")
+        for at, (clock, found) in enumerate(final.over_function.items())
+    ]
+    return f"Over your function: {', '.join(factors)}."
+
+
 def final_difference_words(times: FrameworkTimes, finally_s: float | None) -> str:
     """Return a sentence if the final benchmark's time `finally_s` differs from the expected time; empty: they agree."""
     if times.clock != "device-only" or not finally_s or abs(finally_s / times.kernel_s - 1) < MIN_SHOWN_DIFFERENCE:
@@ -198,6 +209,7 @@ def _environment() -> Environment:
             "bar": framework_times_words,
             "clock": final_clock_words,
             "graphs": graph_times_words,
+            "own": over_function_words,
         }
     )
     return environment

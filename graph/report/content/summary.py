@@ -17,9 +17,10 @@ from graph.workspace import drift
 from graph.workspace import events as event_log
 from graph.workspace.folder import Workspace
 from graph.workspace.versions import read_state, read_versions, recorded_versions
-from tools.artifacts import UNBOUNDED_RATIO, Artifact, Interval, Verdict
+from tools.artifacts import UNBOUNDED_RATIO, Artifact, Clock, Interval, Verdict
 from tools.cli.formatting import format_speedup
 from tools.gate import confirmation
+from tools.gate.ranking import USER_FUNCTION
 from tools.languages.base import open_language
 from tools.store.records import Records, record_key
 from tools.tasks.loader import LoadedTask
@@ -44,6 +45,9 @@ class Summary(Artifact):
     against: dict[str, tuple[float, float, float]] = {}
     """Framework, or `original` in a linked run -> its time / the best kernel's by paired rounds: estimate and
     interval; below 1 it is faster."""
+    over_function: dict[Clock, tuple[float, float, float]] = {}
+    """Clock -> time of the user's own function / the best kernel's: estimate and interval; by a clock that includes the
+    call the function pays for Python and its allocations."""
     verdicts: dict[str, str]
     """v<N> -> outcome; masked versions are left out."""
     commits: tuple[str, ...]
@@ -76,6 +80,12 @@ class Summary(Artifact):
         """Contestant in words -> its time / the best kernel's time in words."""
         return {contestant_words(name): comparison_words(_interval(*factor)) for name, factor in self.against.items()}
 
+    @property
+    def _own_function(self) -> str:
+        """The factors over the user's own function in words, the device's clock first; empty: there is none."""
+        factors = {clock: comparison_words(_interval(*factor)) for clock, factor in self.over_function.items()}
+        return ", ".join(factor if clock == "wall" else f"{factor} {clock}" for clock, factor in factors.items())
+
     def spent(self) -> str:
         """Return tokens, dollars and times of the run in one line."""
         device = "" if self.device_s is None else f", {self.device_s:.0f} s of it on the device"
@@ -87,11 +97,9 @@ class Summary(Artifact):
         page = Path(self.workspace) / "report.html"
         if self.status != "finished" or not page.exists():
             return ""
-        own = (
-            {"the kernel given": comparison_words(_interval(self.speedup, *self.ci))}
-            if self.speedup and self.ci
-            else {}
-        )
+        given = "v0" if self.over_function else "the kernel given"
+        own = {contestant_words(USER_FUNCTION): self._own_function} if self.over_function else {}
+        own |= {given: comparison_words(_interval(self.speedup, *self.ci))} if self.speedup and self.ci else {}
         rows = {f"over {name}": factor for name, factor in (own | self._contestants).items()}
         rows |= {"report": str(page), "workspace": self.workspace, "it stopped because": self.stopped_because}
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
@@ -115,6 +123,8 @@ class Summary(Artifact):
         raced = [f"against {name} {factor}" for name, factor in self._contestants.items()]
         ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"{why}{seen}"]
         tail = "; ".join(ended)
+        if self.over_function:
+            tail = f"against {contestant_words(USER_FUNCTION)} {self._own_function}; {tail}"
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
         speedup = _interval(self.speedup, *(self.ci or (1 / UNBOUNDED_RATIO, UNBOUNDED_RATIO))) if accepted else None
@@ -141,7 +151,7 @@ def summarise(root: Path, state: State) -> Summary:
     models = sum_exchanges(exchange_records(records))
     log = event_log.read_events(root / ".kernelwright" / "events.jsonl")
     overall_by_name = benchmark.overall if benchmark else {}
-    overall = overall_by_name.get("baseline")
+    overall, over_function = overall_by_name.get("baseline"), benchmark.over_function if benchmark else {}
     settings, cap = workspace.settings(), ReachedCap.model_validate(reached.payload).reason if reached else None
     return Summary(
         status="finished" if state.get("report") else "waiting" if awaited else "unfinished",
@@ -153,7 +163,12 @@ def summarise(root: Path, state: State) -> Summary:
         best_s=benchmark.objective_s.get(benchmark.best) if benchmark else None,
         speedup=overall.estimate if overall else 1.0 if benchmark else None,
         ci=(overall.low, overall.high) if overall and overall.is_bounded else None,
-        against={name: (i.estimate, i.low, i.high) for name, i in overall_by_name.items() if name != "baseline"},
+        over_function={clock: (i.estimate, i.low, i.high) for clock, i in over_function.items()},
+        against={
+            name: (i.estimate, i.low, i.high)
+            for name, i in overall_by_name.items()
+            if name not in ("baseline", *([USER_FUNCTION] if over_function else []))
+        },
         verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0 and not m.masked},
         objective_of=benchmark.objective_of if benchmark else "",
         objective=settings.judge.objective,

@@ -17,6 +17,7 @@ from graph.artifacts import (
     SpecSheet,
     VersionMemory,
 )
+from graph.report.content.authorship import authorship_words
 from graph.report.content.frameworks import claimed_speedup, torch_times
 from graph.report.content.phrases import stop_reason_words
 from graph.report.content.placeholders import analysis_text
@@ -72,6 +73,8 @@ class ReportData:
     """Iterations begun so far, without v0."""
     clocks: str
     untuned: tuple[str, ...]
+    authors: str
+    """Who wrote task and baseline, in sentences."""
     objective: str
     final: FinalBenchmark | None
     final_record: str | None
@@ -170,6 +173,7 @@ def gather_report(closing: Closing, services: Services) -> ReportData:
         bar=torch_times(state, services),
         iterations=state["iteration"],
         clocks=services.language.clock_description,
+        authors=authorship_words(task),
         untuned=tuple(sentence for sentence in task.inferred if UNTUNED_PHRASE in sentence),
         objective=OBJECTIVES[settings.judge.objective],
         final=benchmark,

@@ -184,4 +184,16 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
         SIZES,
     ),
+    "in_place": source(
+        "x.mul_(0.5).add_(g)\nout.copy_(x.amax(1))",
+        {"x": randn("M", "N"), "g": randn("M", "N"), "out": empty("M"), **MN},
+        SIZES,
+        extra='inout = ("x",)',
+    ),
+    "in_place_returned": source(
+        "return torch.softmax(x + x.flip(0), 1), x.amax(1)",
+        {"x": randn("M", "N"), "out": empty("M"), **MN},
+        SIZES,
+        extra='inout = ("x",)',
+    ),
 }

@@ -92,7 +92,7 @@ X = {"x": randn("M", "N"), "out": empty("M", "N"), **MN}
         ),
         (
             source("return x * 2", {"x": randn("M", "N"), "out": empty("M", "N")}, SIZES),
-            "follows from none of its scalars",
+            "is no simple formula of the scalars",
         ),
         (
             source(

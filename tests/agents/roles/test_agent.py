@@ -21,6 +21,7 @@ from agents.artifacts import (
     RoleName,
 )
 from agents.models.base import AnswerReply, Tool, ToolCall, ToolCallReply, ToolResult, UnfitReply
+from agents.prompting.render import render_blocks
 from agents.roles import coder, gatekeeper, knowledge_retriever, planner, profiler_analyst
 from agents.roles.agent import (
     MAX_CALLS_PER_REPLY,
@@ -38,7 +39,7 @@ from tests.agents.scripted import Line, Scripted, agent, called
 from tests.contracts.conftest import task
 from tests.contracts.test_models import HEADROOM
 from tests.tools.judge.test_judge import kernel
-from tools.artifacts import Finding
+from tools.artifacts import BaselineFunction, Finding
 from tools.errors import HarnessError, ProviderError, SettingsError, UnusableAnswerError
 from tools.languages.cpp import Cpp
 
@@ -156,6 +157,21 @@ def test_every_role_goes_on_without_an_answer_that_can_be_read(tmp_path: Path) -
     told = AnalystBrief(source="", findings=(finding,), remarks=(), headroom=HEADROOM, records=())
     assert profiler_analyst.analyze_findings(unread("profiler_analyst"), told).ranking == ("single_threaded",)
     assert gatekeeper.review_diff(unread("gatekeeper"), GatekeeperBrief(task=BRIEF.task, diff="")).veto
+
+
+def test_a_first_kernel_is_ported_from_the_users_own_function_where_its_source_is_there(tmp_path: Path) -> None:
+    def prompt(**function: object) -> str:
+        own = BaselineFunction.model_validate(function) if function else None
+        task = BRIEF.task.model_copy(update={"baseline_function": own})
+        brief = CoderBrief(task=task, source="", plan=Plan(methods=(), candidates=1), pages=(), tried=())
+        return "".join(block.text for block in render_blocks("coder", brief, "Drafts"))
+
+    files = {"a.cu": "__global__ void rows()", "pack/mine.py": "def own_rows(x): ..."}
+    ported = prompt(call="pack.mine:own_rows", files=files)
+    assert "port the user's own function above" in ported and "call: pack.mine:own_rows" in ported
+    assert ported.index("def own_rows") < ported.index("__global__ void rows()"), "its module comes first"
+    for other in (prompt(), prompt(call="liger:rms")):
+        assert "own function above" not in other and "write it from the reference" in other
 
 
 def test_tools_are_bounded_in_rounds(tmp_path: Path) -> None:

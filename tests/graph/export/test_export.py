@@ -16,8 +16,10 @@ import torch
 
 from graph.__main__ import main
 from graph.export.accepted import AcceptedKernel
-from graph.export.formats import FORMATS
+from graph.export.bindings import torch_library
+from graph.export.formats import FORMATS, python_module
 from graph.export.runtime import Exported
+from graph.report.content.phrases import render
 from tests.graph.conftest import ROOT, refused
 from tests.support import Beside, Capsys, run_captured
 from tests.tools.tasks.test_suites import gpu_mode as gpu_mode
@@ -305,3 +307,76 @@ def test_files_that_say_something_else_are_left_alone(recorded: Path, tmp_path: 
         capsys, "export", str(recorded), "--format", "python", "--out", str(tmp_path)
     )
     assert [file.name for file in tmp_path.iterdir()] == ["reference.py"]
+
+
+STEP_REFERENCE = """
+import torch
+inout = ("y",)
+workloads = [{"name": "w", "dims": {"N": 1000}}]
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    y, x = torch.randn(dims["N"], generator=g), torch.randn(dims["N"], generator=g)
+    return {"y": y, "x": GIVEN, "top": torch.empty(1), "N": dims["N"]}
+
+def reference(y, x, top, N):
+    BODY
+"""
+STEP = """extern "C" void solve(float* y, const float* X, float* top, int N) {
+  *top = -1e30f;
+  for (int i = 0; i < N; ++i) {
+    y[i] = 0.5f * y[i] + X[i];
+    if (y[i] > *top) *top = y[i];
+  }
+}
+"""
+IN_PLACE = "y.mul_(0.5).add_(x); top.copy_(y.max())"
+
+
+def step_task(folder: Path, beside: Beside, *, given: str = "x", body: str = IN_PLACE, name: str = "x") -> LoadedTask:
+    """A task whose kernel changes y in place."""
+    (folder / "kernel.cpp").write_text(STEP.replace("X", name))
+    (folder / "reference.py").write_text(STEP_REFERENCE.replace("GIVEN", given).replace("BODY", body))
+    return load_task_folder(folder, *beside)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        IN_PLACE,
+        "y.mul_(0.5).add_(x); return y.max().reshape(1)",
+        "made = 0.5 * y + x; return made, made.max().reshape(1)",
+    ],
+)
+def test_an_exported_kernel_changes_its_argument_in_place(tmp_path: Path, beside: Beside, body: str) -> None:
+    body += "\noutputs = 'top'" if "return" in body else ""
+    loaded, cpp = step_task(tmp_path, beside, body=body), Cpp()
+    kernel = made(loaded, STEP.replace("X", "x"), cpp, cpp.flags(loaded.task, read_toolchain(*beside)))
+    for name, text in python_module(kernel).items():
+        (tmp_path / name).write_text(text)
+    done = run_captured([sys.executable, f"test_{kernel.name}.py"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    module, y, x = run_path(str(tmp_path / f"{kernel.name}.py")), torch.randn(1000), torch.randn(1000)
+    expected = 0.5 * y + x
+    changed, top = module["reference"](y, x)
+    assert changed is y and torch.allclose(y, expected) and torch.allclose(top, expected.max())
+    assert "Tensor(a0!) y, Tensor x" in torch_library(kernel)
+
+
+@pytest.mark.parametrize("given", ["x", '{"of": x, "kind": "plain"}'])
+def test_the_workspaces_own_test_knows_in_out_arguments_and_structs(tmp_path: Path, beside: Beside, given: str) -> None:
+    named = "x" if given == "x" else "x_of"
+    body = IN_PLACE if given == "x" else IN_PLACE.replace("(x)", "(x['of'])")
+    loaded = step_task(tmp_path, beside, given=given, body=body, name=named)
+    assert loaded.task.restructured == (given != "x")
+    flags = Cpp().flags(loaded.task, read_toolchain(*beside))
+    argv = ("g++", *flags, "kernel.cpp", "-o", "kernel.so")
+    common = {"task": loaded.task, "kernel": "kernel.cpp", "compiled": True, "workload": loaded.task.workloads[0]}
+    (tmp_path / "test_kernel.py").write_text(render("test_kernel.py", argv=argv, **common))
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "reference.py").write_text(loaded.task.reference)
+    done = run_captured([sys.executable, "test_kernel.py"], cwd=tmp_path)
+    assert done.returncode == 0 and "y: largest" in done.stdout, done.stdout + done.stderr
+    wrong = (tmp_path / "kernel.cpp").read_text().replace("0.5f", "0.6f")
+    (tmp_path / "kernel.cpp").write_text(wrong)
+    assert "y is wrong" in run_captured([sys.executable, "test_kernel.py"], cwd=tmp_path).stderr

@@ -13,7 +13,6 @@ from graph.__main__ import main
 from tests.graph.conftest import TWICE, printed_json
 from tests.support import Capsys
 from tools.executors.local import LocalExecutor
-from tools.languages.triton_interpreter import REASON_NO_BFLOAT16
 from tools.store.blobs import Blobs
 
 pytestmark = pytest.mark.slow
@@ -86,11 +85,19 @@ def test_an_unofficial_figure_is_shown_and_no_roof_rests_on_it(tmp_path: Path, c
     assert {spec["evidence"] for spec in found["specs"]} == {"unofficial"} and found["reach"][0]["least_s"] is None
 
 
-def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(tmp_path: Path, capsys: Capsys) -> None:
-    assert run(tmp_path, reference=TWICE.replace("to(torch.float32)", "to(torch.bfloat16)")) == 0
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_narrow_types_are_checked_and_not_timed_and_an_unnamed_product_is_unknown(
+    dtype: str, tmp_path: Path, capsys: Capsys
+) -> None:
+    reference = TWICE.replace("to(torch.float32)", f"to(torch.{dtype})")
+    kernel = KERNEL
+    if dtype != "bfloat16":
+        reference = reference.replace("return 2 * x", "return (2 * x.to(torch.float32)).to(x.dtype)")
+        kernel = KERNEL.replace("2 * tl.load(x + at, at < n)", "2 * tl.load(x + at, at < n).to(tl.float32)")
+    assert run(tmp_path, kernel=kernel, reference=reference) == 0
     found = printed_json(capsys)
-    assert found["interpreted"] == {"status": "unmeasured", "reason": REASON_NO_BFLOAT16, "cases": [], "dropped": []}
-    assert REASON_NO_BFLOAT16 in found["reason"] and found["profiles"] and not found["specs"]
+    assert found["interpreted"]["status"] == "passed" and len(found["interpreted"]["cases"]) == 3
+    assert found["reason"].startswith("no CUDA device here") and found["profiles"] and not found["specs"]
     assert "set `hardware`" in found["gaps"][0]["reason"] and found["reach"][0]["roof_s"] is None
 
 

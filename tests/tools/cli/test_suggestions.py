@@ -23,7 +23,7 @@ def test_what_is_near_is_named_and_what_is_not_is_not() -> None:
 @pytest.mark.parametrize(
     ("program", "words", "says"),
     [
-        ("graph", ["rnu", "a.yaml"], "'rnu' is not known; did you mean 'run'? There are init, run, check"),
+        ("graph", ["rnu", "a.yaml"], "'rnu' is not known; did you mean 'run'? There are init, capture, run, check"),
         ("graph", ["rnu", "a.yaml", "--json"], "'rnu' is not known; did you mean 'run'?"),
         ("tools", ["env", "--json", "--mistyped"], "--mistyped is not known here; leave it out"),
         ("graph", ["verify", "x", "--josn"], "--josn is not known here; did you mean '--json'?"),

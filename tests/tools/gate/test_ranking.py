@@ -9,7 +9,7 @@ import pytest
 from tools.artifacts import Interval, Record
 from tools.executors.protocol import ContestOfWorkload, ContestResult, Telemetry
 from tools.gate import confirmation
-from tools.gate.ranking import framework_times, rank_contestants
+from tools.gate.ranking import factors_over_function, framework_times, rank_contestants
 from tools.gate.statistics import Objective
 
 CALM = Telemetry(load_before=0.0, load_after=0.0, foreign_cpu_fraction=0.0, seconds=1.0)
@@ -19,7 +19,7 @@ WEIGHTS = {"small": 3.0, "large": 1.0}
 def benchmark(*names: str) -> Record:
     """Rounds on a machine whose speed jumps about: the medians' ratio is another than the median of the ratios."""
     draw = np.random.default_rng(7)
-    speed = {"baseline": 4e-3, "best": 1e-3, "eager": 1.5e-3, "liger": 2e-3}
+    speed = {"baseline": 4e-3, "best": 1e-3, "eager": 1.5e-3, "liger": 2e-3, "user_function": 6e-3}
     workloads = []
     for size, workload in enumerate(WEIGHTS, start=1):
         slowness = draw.lognormal(0.0, 0.8, 15)
@@ -49,6 +49,21 @@ def test_each_quotient_of_times_is_the_ratio(objective: Objective):
     medians = confirmation.median_seconds(record)
     for workload, placed in ranked.workloads.items():
         assert placed["baseline"].seconds == pytest.approx(medians[workload]["baseline"])
+
+
+def test_the_users_function_is_compared_by_the_device_first_and_with_what_python_costs_it():
+    assert factors_over_function(benchmark("baseline", "best", "eager"), "total_time", "best") == {}
+    record = benchmark("baseline", "best", "user_function")
+    (wall,) = factors_over_function(record, "total_time", "best").items()
+    assert wall[0] == "wall" and wall[1].estimate == pytest.approx(6.0, rel=0.5)
+    contest = confirmation.Contest.model_validate(record.payload)
+    alone = tuple({name: seconds / 2 for name, seconds in r.items()} for r in contest.result.workloads[0].rounds)
+    workloads = tuple(w.model_copy(update={"kernel_rounds": alone}) for w in contest.result.workloads)
+    seen = contest.model_copy(update={"result": contest.result.model_copy(update={"workloads": workloads})})
+    record = record.model_copy(update={"payload": seen.model_dump(mode="json")})
+    found = factors_over_function(record, "total_time", "best")
+    assert list(found) == ["device-only", "launch-included"] and found["launch-included"] == wall[1]
+    assert found["device-only"].estimate == pytest.approx(6.0, rel=0.5)
 
 
 def test_torch_is_ahead_by_the_clock_of_the_device_and_until_a_gain_is_shown_to_make_up_for_it():

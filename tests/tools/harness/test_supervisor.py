@@ -14,7 +14,17 @@ from pathlib import Path
 import pytest
 
 from tests.tools.builders import REFERENCE, softmax
-from tools.artifacts import DEFAULT_ERROR_CAPS, Dims, DType, NumericTolerance, Record, Rivals, Task
+from tools.artifacts import (
+    DEFAULT_ERROR_CAPS,
+    Argument,
+    BaselineFunction,
+    Dims,
+    DType,
+    NumericTolerance,
+    Record,
+    Rivals,
+    Task,
+)
 from tools.errors import HarnessError
 from tools.executors.base import Needs
 from tools.executors.harness_job import Answer, harness_job, read_answer
@@ -60,7 +70,12 @@ class Bench:
 
     def library(self, body: str, before: str = "", tag: str = "") -> str:
         """sha256 of a shared library whose solve has this body."""
-        text = HEAD + before + SOLVE + body + f'\n}}\n// {tag}\nextern "C" const char kernel_tag[] = "{tag}";\n'
+        return self.compiled(
+            HEAD + before + SOLVE + body + f'\n}}\n// {tag}\nextern "C" const char kernel_tag[] = "{tag}";\n'
+        )
+
+    def compiled(self, text: str) -> str:
+        """sha256 of the shared library of this source."""
         if text not in self.libraries:
             source, made = self.folder / f"k{len(self.libraries)}.cpp", self.folder / f"k{len(self.libraries)}.so"
             source.write_text(text)
@@ -534,14 +549,22 @@ def test_another_library_is_timed_where_it_computes_the_same_and_costs_nobody_el
     said = Rivals(source=RIVALS, names=("right", "written", *SAID))
     both = kernels(bench.library(HONEST + HONEST), bench.library(HONEST))
     rivals = [(Contestant(name=name, kind="rival"), None) for name in said.names]
+    files = {"mine.py": "import torch\ndef f(x): return torch.softmax(x, -1)\ndef g(x): return x"}
+    rivals += [
+        (Contestant(name=name, kind="function", function=BaselineFunction(call=call, files=files)), None)
+        for name, call in (("user_function", "mine:f"), ("exported", "mine:g"))
+    ]
     result = contest(
         bench, *both, *rivals, task=TASK.model_copy(update={"rivals": said}), sizes=((256, 256), (64, 512))
     )
     assert result.problem is None
     for workload in result.workloads:
         assert len(workload.rounds) == 5 and all(
-            r.keys() == {"incumbent", "candidate", "right", "written"} for r in workload.rounds
+            r.keys() == {"incumbent", "candidate", "right", "written", "user_function"} for r in workload.rounds
         )
+    why = result.unavailable.pop("exported")
+    assert "mine:g does not compute 'out'" in why and why.endswith("; on the workload 256x256, input 1 of 2")
+    assert {*result.wrong} == {"exported", "other", "half", "memo", "changing"}
     assert result.unavailable.keys() == SAID.keys()
     assert all(SAID[name] in why for name, why in result.unavailable.items()), result.unavailable
 
@@ -592,3 +615,122 @@ def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
     assert confirmation.any_disturbed(
         (Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),)
     )
+
+
+STEP_REFERENCE = """
+import torch
+inout = ("y", "n")
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    y, x = torch.randn(dims["N"], generator=g), torch.randn(dims["N"], generator=g)
+    return {"y": y, "x": x, "n": torch.randint(0, 9, (1,), generator=g), "top": torch.empty(1), "N": dims["N"]}
+
+def reference(y, x, n, top, N):
+    y.mul_(0.5).add_(x)
+    n += 1
+    top.copy_(y.max())
+"""
+STEP_TASK = Task(
+    name="step",
+    language="cpp",
+    arguments=tuple(
+        Argument(name=name, role=role, dtype=dtype, shape=shape)  # type: ignore[arg-type]
+        for name, role, dtype, shape in (
+            ("y", "inout", "float32", ("N",)),
+            ("x", "input", "float32", ("N",)),
+            ("n", "inout", "int64", ("1",)),
+            ("top", "output", "float32", ("1",)),
+            ("N", "scalar", "int32", ()),
+        )
+    ),
+    reference=STEP_REFERENCE,
+    workloads=(),
+)
+STEP = """#include <cmath>
+extern "C" void solve(float* y, const float* x, long long* n, float* top, int N) {
+  %s
+  float best = -INFINITY;
+  for (int i = 0; i < N; ++i) { y[i] = 0.5f * y[i] + x[i]; best = std::fmax(best, y[i]); }
+  *n += 1;
+  *top = best;
+  %s
+}
+"""
+
+
+def step(bench: Bench, before: str = "", after: str = "") -> str:
+    """A library that changes y and n in place."""
+    return bench.compiled(STEP % (before, after))
+
+
+def test_an_in_out_argument_finds_its_content_in_every_call(bench: Bench) -> None:
+    """In checks, in trains, and in contests with torch, which would drift from the reference otherwise."""
+    plain, dims = step(bench), {"N": 300}
+    distributions = ("as_given", "scaled", "shifted", "outliers", "near_zero")
+    cases = [case(dims, seed=at, distribution=d, required=d == "as_given") for at, d in enumerate(distributions)]
+    checked = bench.check(plain, *cases, baseline=plain, task=STEP_TASK)
+    assert [one.status for one in checked] == ["passed"] * 5, checked
+    timed = bench.time(plain, step(bench, "// copy"), dims, pairs=4, warm=2, task=STEP_TASK)
+    assert timed.problem is None and timed.calls_per_sample > 1 and len(timed.warm_pairs) == 2, timed.problem
+    torch = [(Contestant(name=name, kind=name), None) for name in ("eager", "compile")]
+    request = ContestRequest(
+        task=STEP_TASK,
+        contestants=(*(c for c, _ in kernels(plain, plain)), *(c for c, _ in torch)),
+        workloads=(TimedWorkload(name="w", dims=dims, weight=1.0, seed=2, pairs=3),),
+        order_seed=9,
+        call_limit_s=60,
+    )
+    held = bench.ask(request, {"incumbent.so": plain, "candidate.so": plain}, ContestResult)
+    assert (held.problem, held.unavailable) == (None, {}) and len(held.workloads[0].rounds) == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("return;", "", ["relative error", "y["]),
+        ("", "y[N - 1] = x[0];", ["y[299]", "expected"]),
+        ("", "*n += 1;", ["1 of 1 integers differ"]),
+        ("", "y[N] = 1;", ["outside its output"]),
+        ("static int calls = 0; if (++calls > 3) { *n += 1; return; }", "", ["wrong on a timed call"]),
+    ],
+)
+def test_what_is_wrong_with_an_in_out_argument_is_said(bench: Bench, before: str, after: str, words: list[str]) -> None:
+    dims, candidate = {"N": 300}, step(bench, before, after)
+    if "static" in before:
+        said = bench.time(step(bench), candidate, dims, pairs=4, task=STEP_TASK).problem or ""
+    else:
+        (result,) = bench.check(candidate, case(dims), task=STEP_TASK)
+        said = result.reason
+    assert not [word for word in words if word not in said], said
+
+
+def test_indices_of_equal_values_are_called_ties(bench: Bench) -> None:
+    reference = """
+import torch
+
+def make_inputs(dims, seed):
+    x = torch.randint(0, 3, (dims["M"], dims["N"]), generator=torch.Generator().manual_seed(seed)).float()
+    return {"x": x, "at": torch.empty(dims["M"], dtype=torch.int64), **dims}
+
+def reference(x, **rest):
+    return x.max(1).values.unsqueeze(1).eq(x).to(torch.int8).argmax(1)
+"""
+    task = TASK.model_copy(
+        update={
+            "reference": reference,
+            "arguments": (
+                Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
+                Argument(name="at", role="output", dtype="int64", shape=("M",)),
+                *TASK.arguments[2:],
+            ),
+        }
+    )
+    last = bench.compiled(
+        """extern "C" void solve(const float* x, long long* at, int M, int N) {
+  for (int i = 0; i < M; ++i) { at[i] = 0; for (int j = 0; j < N; ++j) if (x[i * N + j] >= x[i * N + at[i]]) at[i] = j; }
+}
+"""
+    )
+    (result,) = bench.check(last, case(), task=task)
+    assert "ties: x holds equal values at both indices" in result.reason and "at[0] is" in result.reason, result.reason

@@ -189,6 +189,8 @@ def test_parameters_are_read_past_launches_and_with_cudas_types() -> None:
         (p.name, p.dtype, p.pointer, p.const) for p in Cuda().parameters(TILES.replace("half* y", "__nv_bfloat16* y"))
     ]
     assert named == [("x", "float16", True, True), ("y", "bfloat16", True, False), ("n", "int32", False, False)]
+    eight_bits = TILES.replace("const half* x", "const __nv_fp8_e4m3* x").replace("half* y", "__nv_fp8_e5m2* y")
+    assert [p.dtype for p in Cuda().parameters(eight_bits)] == ["float8_e4m3fn", "float8_e5m2", "int32"]
 
 
 STREAMED = (

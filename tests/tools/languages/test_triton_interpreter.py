@@ -11,7 +11,7 @@ from tests.tools.builders import softmax
 from tools.artifacts import Task, Workload
 from tools.environment import inspect_environment
 from tools.languages.triton import Triton
-from tools.languages.triton_interpreter import REASON_NO_BFLOAT16, ragged_dims, run_interpreter
+from tools.languages.triton_interpreter import ragged_dims, run_interpreter
 
 pytest.importorskip("triton")
 FOLDER = Path(__file__).parents[3] / "configs" / "tasks" / "triton-softmax"
@@ -48,10 +48,69 @@ def test_a_wrong_kernel_fails_with_its_reason(what: str, beside: Beside) -> None
     assert found.status == "failed" and said in found.reason and "\n" not in found.reason
 
 
-def test_bfloat16_ends_unmeasured(beside: Beside) -> None:
-    arguments = tuple(a.model_copy(update={"dtype": "bfloat16"}) if a.role != "scalar" else a for a in TASK.arguments)
-    found = run_interpreter(TASK.model_copy(update={"arguments": arguments}), KERNEL, *beside)
-    assert found.status == "unmeasured" and found.reason == REASON_NO_BFLOAT16 and not found.cases
+NARROW_REFERENCE = """
+import torch
+
+outputs = ("out",)
+
+
+def make_inputs(dims, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(dims["M"], dims["N"], generator=generator).to(torch.DTYPE)
+    return {"x": x, "out": torch.empty_like(x), "M": dims["M"], "N": dims["N"]}
+
+
+def reference(x, out, M, N):
+    x = x.to(torch.promote_types(torch.float32, x.dtype) if x.itemsize > 1 else torch.float32)
+    return x * x / (1 + x.abs().sum(1, keepdim=True)) - 2
+"""
+NARROW_KERNEL = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows(x, out, N, B: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, B)
+    mask = tl.arange(0, B) < N
+    row = tl.load(x + at, mask, other=0.0)
+    if row.dtype.primitive_bitwidth == 8:
+        row = row.to(tl.bfloat16)
+    total = tl.sum(tl.abs(row).to(tl.float32), axis=0)
+    tl.store(out + at, (row * row / (1 + total) - 2).to(out.dtype.element_ty), mask)
+
+
+def run_kernel(x, out, M, N):
+    rows[(M,)](x, out, N, B=triton.next_power_of_2(N))
+"""
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_numbers_of_16_and_8_bits_are_computed_with_as_numbers(dtype: str, beside: Beside) -> None:
+    arguments = tuple(
+        a if a.role == "scalar" else a.model_validate({**a.model_dump(), "dtype": dtype}) for a in TASK.arguments
+    )
+    task = TASK.model_copy(update={"arguments": arguments, "reference": NARROW_REFERENCE.replace("DTYPE", dtype)})
+    found = run_interpreter(task, NARROW_KERNEL, *beside)
+    assert found.status == "passed" and len(found.cases) == 3, found.reason
+    wrong = run_interpreter(task, NARROW_KERNEL.replace("- 2)", "- 3)"), *beside)
+    assert wrong.status == "failed" and "out: error" in wrong.reason
+
+
+def test_sums_products_and_atomics_of_bfloat16_are_right_or_refused(beside: Beside) -> None:
+    reference = NARROW_REFERENCE.replace("DTYPE", "bfloat16").replace(
+        "x * x / (1 + x.abs().sum(1, keepdim=True)) - 2", "torch.where(x > 0, x.sum(1, keepdim=True), x.amax(1, True))"
+    )
+    kernel = NARROW_KERNEL.replace(
+        "total = tl.sum(tl.abs(row).to(tl.float32), axis=0)", "low = tl.where(mask, row, -9.0)"
+    )
+    kernel = kernel.replace(
+        "(row * row / (1 + total) - 2)", "tl.where(row > 0, tl.sum(row, axis=0), tl.max(low, axis=0).to(tl.bfloat16))"
+    )
+    arguments = tuple(a if a.role == "scalar" else a.model_copy(update={"dtype": "bfloat16"}) for a in TASK.arguments)
+    task = TASK.model_copy(update={"arguments": arguments, "reference": reference})
+    assert (found := run_interpreter(task, kernel, *beside)).status == "passed", found.reason
+    added = run_interpreter(task, kernel.replace("tl.store(", "tl.atomic_add("), *beside)
+    assert added.status == "unmeasured" and "atomic operations on bf16" in added.reason
 
 
 def ranged(task: Task, workloads: tuple[dict[str, float], ...], dims_range: dict[str, tuple[int, int]]) -> Task:

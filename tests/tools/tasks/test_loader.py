@@ -275,6 +275,30 @@ def test_a_frozen_task_reads_back_and_a_changed_one_is_refused(tmp_path: Path) -
         tasks.read_frozen_task(tmp_path / "task")
 
 
+def test_the_files_of_the_users_function_are_frozen_with_the_task(tmp_path: Path) -> None:
+    own = tmp_path / "baseline"
+    for name, text in {"mine.py": "x", "pack/__init__.py": "", "pack/k.cu": "y", ".git/HEAD": "z"}.items():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_text(text)
+    (own / "__pycache__").mkdir()
+    (own / "__pycache__" / "mine.pyc").write_bytes(b"\xff")
+    settings = TaskSettings.model_validate({"baseline": {"call": "pack.k:Model", "init": [3]}}).baseline
+    assert settings is not None
+    function = tasks.with_baseline_files(settings, tmp_path)
+    assert function.files == {"mine.py": "x", "pack/__init__.py": "", "pack/k.cu": "y"} and function.init == (3,)
+    plain = infer(probed(workload(8, 4))).task
+    task = plain.model_copy(update={"baseline_function": function})
+    assert task.identity() != plain.identity()
+    tasks.write_frozen_task(task, tmp_path / "task")
+    assert tasks.read_frozen_task(tmp_path / "task") == task
+    (tmp_path / "task" / "baseline" / "pack" / "k.cu").write_text("slower")
+    with pytest.raises(WorkspaceError, match=r"baseline/pack/k\.cu was changed"):
+        tasks.read_frozen_task(tmp_path / "task")
+    (own / "built.so").write_bytes(b"\xff\xfe")
+    with one_sentence("built.so", "not UTF-8"):
+        tasks.with_baseline_files(settings, tmp_path)
+
+
 # ---------------------------------------------------------------- files, through a real probe
 
 
@@ -389,6 +413,7 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
             {"reference": REFERENCE, "kernel": None, "declared": "language: triton\nlibrary: [aten.mm, aten.mmm]\n"},
             ["task.yaml: library: aten.mmm is no operator of torch"],
         ),
+        ({"reference": REFERENCE, "declared": "baseline: {call: mine}\n"}, ["task.yaml", "baseline.call", "mine"]),
         ({"reference": REFERENCE, "declared": "nam: x\n"}, ["task.yaml", "nam", "Allowed here"]),
         (
             {"reference": REFERENCE.replace("return torch", "raise ValueError('no good')\n    return torch")},

@@ -22,6 +22,7 @@ def test_each_function_is_a_rival_but_for_helpers(tmp_path: Path) -> None:
         ("def liger(:\n", "rivals.py: not valid Python (invalid syntax, line 1)"),
         ("import liger_kernel\n", "defines no rival; add a function such as liger()"),
         ("def best():\n    pass\n", "a rival has the name best of another contestant"),
+        ("def user_function():\n    pass\n", "a rival has the name user_function of another contestant"),
         ("def liger(x):\n    pass\n", "liger(x) takes arguments; let liger() import its package and return"),
     ],
 )

@@ -160,6 +160,77 @@ def test_workloads_of_a_flashinfer_trace_set_are_found_and_inputs_may_be_the_pro
     assert (made["x"] == 7).all() and made["rows"] == 4
 
 
+PAGED: dict[str, Any] = {
+    "name": "paged",
+    "axes": {"batch": {"type": "var"}, "ends": {"type": "expr", "expression": "batch + 1"}, "pages": {"type": "var"}}
+    | {"used": {"type": "var"}, "two": {"type": "const", "value": 2}, "kinds": {"type": "const", "value": 3}},
+    "constraints": ["used == ends_at[-1].item()"],
+    "inputs": {
+        "cache": {"shape": ["pages", "two"], "dtype": "float8_e4m3fn"},
+        "ends_at": {"shape": ["ends"], "dtype": "int32"},
+        "page": {"shape": ["used"], "dtype": "int32"},
+        "kind": {"shape": ["batch"], "dtype": "int64"},
+        "count": {"shape": ["batch"], "dtype": "int64"},
+        "packed": {"shape": ["kinds", "two"], "dtype": "float4_e2m1fn_x2"},
+    },
+    "outputs": {"sums": {"shape": ["batch", "two"], "dtype": "float32"}},
+    "reference": """import torch
+
+def run(cache, ends_at, page, kind, count, packed):
+    rows, ends = cache.double()[page.long()], ends_at.tolist()
+    total = torch.stack([rows[a:b].sum(0) for a, b in zip(ends, ends[1:])])
+    low = packed.view(torch.uint8) % 16
+    return (total + count[:, None] + low.double()[kind]).float()
+""",
+}
+
+
+def blob(file: Path, **tensors: list[int]) -> None:
+    """A safetensors file of int32."""
+    header, data = {}, b""
+    for name, numbers in tensors.items():
+        more = torch.tensor(numbers, dtype=torch.int32).numpy().tobytes()
+        header[name] = {"dtype": "I32", "shape": [len(numbers)], "data_offsets": [len(data), len(data) + len(more)]}
+        data += more
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def test_offsets_and_indices_are_those_of_the_file_or_drawn_within_their_bounds(tmp_path: Path, beside: Beside) -> None:
+    def used(batch: int, pages: int, path: str) -> dict[str, Any]:
+        of_file = {key: {"type": "safetensors", "path": path, "tensor_key": key} for key in ("ends_at", "page")}
+        rest = {key: {"type": "random"} for key in ("cache", "kind", "count", "packed")}
+        return {"uuid": path, "axes": {"batch": batch, "pages": pages, "used": 6}, "inputs": rest | of_file}
+
+    home = sol(tmp_path / "set", PAGED, used(3, 50, "pages.safetensors"), used(4, 9, "missing"))
+    blob(home / "pages.safetensors", ends_at=[0, 1, 3, 6], page=[7, 49, 2, 2, 3, 30])
+    folder, told = write_task_folder(home, tmp_path / "task", "")
+    assert told == (
+        "paged: 2 workloads; ends_at, page drawn, as their safetensors file is not here, too long or not of integers"
+    )
+    task = load_task_folder(folder, *beside).task
+    assert [(a.dtype, a.shape) for a in task.arguments[:6:5]] == [
+        ("float8_e4m3fn", ("pages", "two")),
+        ("uint8", ("kinds", "1")),
+    ]
+    assert task.language == "triton"
+    module = run_path(str(folder / "reference.py"))
+    first, other = (workload.dims for workload in task.workloads)
+    recorded, shuffled = (module["make_inputs"](first, seed) for seed in (0, 5))
+    assert recorded["ends_at"].tolist() == [0, 1, 3, 6] and recorded["page"].tolist() == [7, 49, 2, 2, 3, 30]
+    assert sorted(shuffled["page"].tolist()) == [2, 2, 3, 7, 30, 49] != shuffled["page"].tolist()
+    assert sorted(shuffled["ends_at"].diff().tolist()) == [1, 2, 3] and shuffled["ends_at"][0] == 0
+    several = [module["make_inputs"](other, seed) for seed in range(30)]
+    for made in several:
+        assert made["ends_at"][0] == 0 and made["ends_at"][-1] == 6 and (made["ends_at"].diff() >= 0).all()
+    for name, size in (("page", 9), ("kind", 3)):
+        seen = {number for made in several for number in made[name].tolist()}
+        assert seen == {*range(size)}, "each index of the axis, and none beyond it"
+    assert min(int(made["count"].min()) for made in several) < 0, "a number that indexes nothing is as the suite's"
+    again = run_path(str(folder / "reference.py"))["make_inputs"](other, 3)
+    assert all(again[name].equal(several[3][name]) for name in ("page", "kind", "count"))
+
+
 def test_a_definition_that_flashinfer_dumped_runs_by_its_one_function(tmp_path: Path) -> None:
     dumped = (
         DEFINITION["reference"]
@@ -226,12 +297,17 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
             "not arithmetic over axes",
         ),
         (
-            {"outputs": {"sums": {"shape": ["rows"], "dtype": "float8_e4m3fn"}}},
+            {"outputs": {"sums": {"shape": ["rows"], "dtype": "float4_e2m1"}}},
             [line(4)],
             "",
-            "`sums` is float8_e4m3fn",
+            "`sums` is float4_e2m1",
         ),
-        ({}, [line(4, x={"type": "safetensors", "path": "a", "tensor_key": "b"})], "", "reads inputs from safetensors"),
+        (
+            {},
+            [line(4, x={"type": "safetensors", "path": "workload.jsonl", "tensor_key": "b"})],
+            "",
+            "no tensor 'b' can be read from it",
+        ),
         ({}, [], "", "no workloads were found"),
         ({}, [line(4)], "row=3", "'row'"),
         ({"axes": 3}, [line(4)], "", "axes"),

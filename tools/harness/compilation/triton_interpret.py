@@ -111,11 +111,18 @@ class Child:
         }
         module.run_kernel(**arguments)
         for name, value in before.items():
-            if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(arguments[name])):
+            if to_bytes(value) != to_bytes(arguments[name]):
                 raise InputChanged(f"the kernel changes its input {name}")
         for name, handle in self.output_files.items():
             with os.fdopen(os.dup(handle), "wb") as file:
-                file.write(arguments[name].contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+                file.write(to_bytes(arguments[name]))
+
+
+def to_bytes(tensor) -> bytes:
+    """Return the bytes of a tensor's elements in order."""
+    import torch
+
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def read(handle: int) -> bytes:
@@ -140,7 +147,7 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
     try:
         args = contract.build(dims, 7, [], 0)
         for arg in args:
-            arg.role = "output" if arg.name in request["outputs"] else "input" if arg.is_tensor else "scalar"
+            arg.role = request["roles"][arg.name]
             if arg.role == "output":
                 # As on a device, elements that the kernel does not write are detected.
                 arg.value.fill_(float("nan") if arg.value.dtype.is_floating_point else 77)
@@ -148,9 +155,7 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
     except ContractError as error:
         return {"dims": dims, "problem": str(error), "kind": "reference"}
     given = [
-        (a.name, a.value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes(), a.dtype, tuple(a.value.shape))
-        if a.is_tensor
-        else (a.name, a.value, None, ())
+        (a.name, to_bytes(a.value), a.dtype, tuple(a.value.shape)) if a.is_tensor else (a.name, a.value, None, ())
         for a in args
     ]
     with Child(folder, given, request["outputs"]) as child:
@@ -185,7 +190,7 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
 
 def answer(folder: Path) -> None:
     """Answer one job in a child of the server."""
-    from harness.device.precision import set_precision
+    from harness.numerics.precision import set_precision
     from harness.reference.contract import Contract
 
     request = json.loads((folder / "interpret.json").read_text())
@@ -225,6 +230,9 @@ def main() -> None:
     import torch
     import triton  # noqa: F401
 
+    from harness.numerics import narrow_floats
+
+    narrow_floats.install()
     # Torch's threads would not exist after a fork.
     torch.set_num_threads(1)
     if "--serve" not in sys.argv:

@@ -23,8 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness.device import precision
+
 from harness.isolation import native, sandbox
+from harness.numerics import precision
 
 SECTIONS = (
     "SpeedOfLight",
@@ -60,30 +61,42 @@ def load(name):
 
 
 def prepared(program):
-    """Return the kernel and its arguments in this process, which is confined as far as the tool `program` allows."""
+    """Return the kernel, its arguments, and a function that gives its in/out arguments their content again; this
+    process is then confined as far as the tool `program` allows."""
     import torch
     import triton  # noqa: F401  (the kernel may read only the folders of imported modules)
 
+    from harness.reference import contract
+
     job = json.loads(Path("launch.json").read_text())
     precision.set_precision(job["precision"])
-    values = load("reference").make_inputs(job["dims"], job["seed"])
-    tensors = {name: value.to("cuda") if isinstance(value, torch.Tensor) else value for name, value in values.items()}
-    inputs = dict(tensors)
+    reference = contract.Contract(Path("reference.py").read_text())
+    reference.device = "cuda"
+    args = reference.build(job["dims"], job["seed"], [], 0)
+    inputs = {a.name: a.value for a in args}
+    contents = {a["name"]: inputs[a["name"]].clone() for a in job["arguments"] if a["role"] == "inout"}
+
+    def restore():
+        for name, content in contents.items():
+            tensors[name].copy_(content)
+
+    tensors = dict(inputs)
     torch.cuda.synchronize()
     shut_in(program)
     if not Path("kernel.so").exists():
-        return load("kernel").run_kernel, inputs, tensors
+        return load("kernel").run_kernel, inputs, restore
     c_arguments = {a["name"]: native.to_c_argument(a["dtype"], inputs[a["name"]]) for a in job["arguments"]}
-    return native.Native(str(Path("kernel.so").resolve())), c_arguments, tensors
+    return native.Native(str(Path("kernel.so").resolve())), c_arguments, restore
 
 
 def launch():
     """Call the kernel; ncu profiles only the last call."""
     import torch
 
-    call, inputs, _kept = prepared(find_ncu() or "ncu")
+    call, inputs, restore = prepared(find_ncu() or "ncu")
     for _ in range(2):
         call(**inputs)
+        restore()
     torch.cuda.synchronize()
     torch.cuda.cudart().cudaProfilerStart()
     call(**inputs)

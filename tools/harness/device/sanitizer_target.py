@@ -33,7 +33,7 @@ def launch(program):
     """Call the kernel once under the tool `program`."""
     import torch
 
-    call, inputs, _kept = ncu_target.prepared(program)
+    call, inputs, _restore = ncu_target.prepared(program)
     call(**inputs)
     torch.cuda.synchronize()
 

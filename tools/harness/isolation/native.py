@@ -20,21 +20,23 @@ class LaunchError(Exception):
 
 
 class Native:
-    """A loaded shared object; called with the values of `to_c_argument`, and torch's current stream as the last one.
+    """A loaded shared object; called with the values of `to_c_argument`, and a stream as the last one.
 
-    By C's calling conventions a `solve` without a parameter for the stream ignores it.
+    The stream is torch's current one; where that is the default stream, whose handle is 0, it is `stream`, which waits
+    for it and for which it waits. So a kernel cannot tell a captured call by its handle. By C's calling conventions a
+    `solve` without a parameter for the stream ignores it.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, stream: ctypes.c_void_p | None = None):
         import torch
 
-        self.current_stream = torch._C._cuda_getCurrentRawStream
+        self.current_stream, self.stream = torch._C._cuda_getCurrentRawStream, stream.value if stream else None
         library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
         self.solve, self.error = library.solve, library.kernelwright_error
         self.solve.restype, self.error.restype = None, ctypes.c_char_p
 
     def __call__(self, **arguments) -> None:
-        self.solve(*arguments.values(), ctypes.c_void_p(self.current_stream(0)))
+        self.solve(*arguments.values(), ctypes.c_void_p(self.current_stream(0) or self.stream))
 
     def raise_launch_error(self) -> None:
         """Raise LaunchError if a launch failed since the last call."""

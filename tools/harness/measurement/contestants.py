@@ -9,8 +9,9 @@ from harness.memory.input_ring import InfraError, Ring, WorkloadError, scalars_o
 from harness.workers.cpu_kernel import KernelError, KernelProcess
 from harness.workers.gpu_kernel import BUSY_WAIT_S
 
-RIVAL_START_LIMIT_S = 150.0
-"""Seconds in which another library must be imported, compile its first call, and be compared with the reference."""
+RIVAL_START_LIMIT_S = 300.0
+"""Seconds in which a function that is not ours must be built, imported, compile its first call, and be compared with
+the reference."""
 MAX_TRAIN_PIECES = 8
 """Most pieces of a train on a CPU. A piece calls a function at most once at each address, and all addresses get new
 inputs before the next piece."""
@@ -129,6 +130,7 @@ class KernelContestant:
         if not self.kernel.launches:
             return {}
         self.clear_slots()
+        self.session.ring.restore([0], [0])
         try:
             return self.kernel.profile(self.name, self.kernel.train(self.session.ring, [0], [0]), bool(self.operators))
         except KernelError as error:
@@ -165,7 +167,8 @@ class TorchContestant:
     def __init__(self, where: backend.TimingBackend, request: dict, contestant: dict, lane: int):
         self.name, self.limit_s, self.backend = contestant["name"], request["call_limit_s"], where
         self.request = request
-        self.start = {"limit_s": RIVAL_START_LIMIT_S} if contestant["kind"] == "rival" else {}
+        self.start = {"limit_s": RIVAL_START_LIMIT_S} if contestant["kind"] in ("rival", "function") else {}
+        self.function = contestant.get("function")
         self.order_s = self.device_s = 0.0
         self.uncaptured = ""
         self._begin()
@@ -177,6 +180,7 @@ class TorchContestant:
             "begin",
             task={name: task.get(name) for name in ("reference", "rivals", "numeric")},
             mode=self.name,
+            function=self.function,
             device=request.get("device", "cpu"),
         )
 
@@ -206,6 +210,9 @@ class TorchContestant:
         """Call the function once at each address of `piece`, or `replay` the graph of these calls, and return the
         seconds by the supervisor's clock."""
         self._update_scalars()
+        if self.ring.changed:
+            self._call_or_lose("restore", train=piece)
+            self.backend.evict_cache()
         self.ring.flush(piece, [])
         start = time.perf_counter()
         watched_s = BUSY_WAIT_S if self.backend.launched else 0.0

@@ -24,6 +24,7 @@ class CaseRunner:
     def run(self, name: str, ring: Ring) -> None:
         """Run one call on set 0 and slot 0; KernelError when the kernel fails or writes outside its output."""
         ring.slots.poison([0])
+        ring.restore([0], [0])
         kernel = self.running.pop(name, None)
         if kernel is None:
             kernel = self.backend.kernel({name: self.request["libraries"][name]})
@@ -44,6 +45,7 @@ class CaseRunner:
         else None."""
         kernel = self.running["candidate"]
         ring.slots.poison([0])
+        ring.restore([0], [0])
         library = self.request["task"].get("library", ())
         seen = kernel.profile("candidate", kernel.train(ring, [0], [0]), bool(library))
         return kernel_trace.executed_names_and_complaint(

@@ -40,6 +40,7 @@ def answer(supervisor, request: dict) -> dict:
     where = backend.backend_for(supervisor, request)
     meter = TelemetryMeter(where, time.perf_counter)
     unavailable: dict[str, str] = {}
+    wrong: list[str] = []
     field: dict[str, KernelContestant | TorchContestant] = {}
     found, ran, problem, culprit, policy = [], {}, None, None, False
     order = random.Random(request["order_seed"])
@@ -58,7 +59,7 @@ def answer(supervisor, request: dict) -> dict:
                 field.pop(name).close()
         where.wait_until_settled()
         for workload in request["workloads"]:
-            run_workload(where, request, workload, field, unavailable, order, found, ran)
+            run_workload(where, request, workload, field, unavailable, wrong, order, found, ran)
     except BrokenRuleError as error:
         problem, culprit, policy = f"the {error.culprit} {error}", error.culprit, error.policy
     except WorkloadError as error:
@@ -72,6 +73,7 @@ def answer(supervisor, request: dict) -> dict:
         "kind": "contest",
         "workloads": found,
         "unavailable": unavailable,
+        "wrong": wrong,
         "executed": {name: known for name, (known, _) in ran.items()},
         "library_share": {name: spent[0] / sum(spent) for name, (_, spent) in ran.items() if spent[0]},
         "problem": problem,
@@ -87,6 +89,7 @@ def run_workload(
     workload: dict,
     field: dict,
     unavailable: dict,
+    wrong: list,
     order: random.Random,
     found: list,
     ran: dict,
@@ -110,7 +113,7 @@ def run_workload(
     ring = Ring(where, make_sets(oracle, workload["dims"], distinct, first), addresses, 1)
     try:
         widen = baseline_errors({"libraries": {}, **request}, ring)
-        calls = warm_up(field, unavailable, ring, widen, workload)
+        calls = warm_up(field, unavailable, wrong, ring, widen, workload)
         played = run_rounds(field, calls, ring, widen, workload, order, unavailable)
         if not ring.inputs_intact():
             raise InfraError("the inputs changed during a contest")
@@ -159,8 +162,11 @@ def check_executed_kernels(contestant: KernelContestant, where: backend.TimingBa
         raise BrokenRuleError(contestant.name, said, policy=True)
 
 
-def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None, workload: dict) -> dict[str, int]:
-    """Map buffers, warm up, and return the calls of each contestant's train; those that cannot run leave the field."""
+def warm_up(
+    field: dict, unavailable: dict, wrong: list, ring: Ring, widen: list | None, workload: dict
+) -> dict[str, int]:
+    """Map buffers, warm up, and return the calls of each contestant's train; those that cannot run leave the field, and
+    those that compute something else are named in `wrong` too."""
     calls, where = {}, ring.backend
     for name, contestant in list(field.items()):
         try:
@@ -181,6 +187,9 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None, work
             if isinstance(contestant, KernelContestant):
                 raise
             unavailable[name] = str(error)
+            if getattr(error, "wrong", 0):
+                wrong.append(name)
+                unavailable[name] += f"; on the workload {workload['name']}, input {error.wrong} of 2"
             field.pop(name).close()
             continue
         most *= 1 if where.launched else MAX_TRAIN_PIECES
@@ -223,7 +232,7 @@ def run_rounds(
             if disturbed and repeated < spare:
                 repeated += 1
                 continue
-            found = time_on_device(field, calls, ring, workload, order) if where.launched else {}
+            found = time_on_device(field, calls, ring, workload, order) if where.launched and calls else {}
         except ContestantLostError as left:
             unavailable[left.name] = str(left)
             field.pop(left.name).close()

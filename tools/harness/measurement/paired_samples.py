@@ -150,6 +150,7 @@ class TimingSession:
         packed = self.kernel.train(ring, at, slots)
         if flush and keep and not self.kernel.launches:
             self._leave_earlier_results(at, slots)
+        ring.restore(at, slots, cold=flush)
         if flush:
             ring.flush(at, slots)
             if self.flush:
@@ -185,6 +186,7 @@ class TimingSession:
         """Run a train without a spin before it and without a check of its outputs; an empty train shows what the order
         itself costs."""
         before, self.kernel.spin = self.kernel.spin, False
+        self.ring.restore(at, slots)
         try:
             return self._ask(name, self.kernel.run, name, self.kernel.train(self.ring, at, slots), len(at))
         finally:
@@ -293,6 +295,7 @@ def baseline_errors(request: dict, ring: Ring) -> list | None:
             kernel.map(ring)
             for at in range(min(len(ring.sets.made), ring.addresses)):
                 ring.slots.poison([0])
+                ring.restore([at], [0])
                 kernel.run("baseline", kernel.train(ring, [at], [0]), 1)
                 found.append(
                     OutputVerdict(ring.check([{"at": at, "slot": 0}])[0]["outputs"], request["task"]["numeric"])

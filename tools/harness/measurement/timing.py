@@ -126,6 +126,8 @@ class WorkloadTiming:
         self.ring: Ring | None = None
         self.session: TimingSession | None = None
         self.slots = 0
+        self.changes_arguments = any(a["role"] == "inout" for a in made)
+        """Whether each call needs a slot of its own, because it changes what the next one in its slot would find."""
         self.seen_addresses = self.new_addresses = range(0)
         """Addresses whose inputs stay, and those that get new inputs before each pair that uses them."""
 
@@ -137,11 +139,21 @@ class WorkloadTiming:
         wanted_s = max(
             self.backend.sample_s, min(FAST_TRAIN_SHARE * self.backend.sample_s / fast * slow, LONGEST_TRAIN_S)
         )
-        calls = min(math.ceil(wanted_s / slow), self.backend.longest)
+        most = self.slots_that_fit() // 2 if self.changes_arguments else self.backend.longest
+        calls = min(math.ceil(wanted_s / slow), self.backend.longest, most)
         if fast < self.backend.short_s and calls > 1:
             self.calls = calls
             self.lay_out()
             self.warm_up()
+
+    def slots_that_fit(self) -> int:
+        """Return how many slots a chunk of pairs may take; two at least."""
+        return max(self.backend.slot_budget() // self.backend.slot_bytes(Ring.output_bytes(self.made)), 2)
+
+    def train_slots(self, turn: int) -> list[int]:
+        """Return the slots of a train outside of the cold pairs: one for all of its calls where none changes what the
+        next one finds there."""
+        return [turn * self.calls + i for i in range(self.calls)] if self.changes_arguments else [turn] * self.calls
 
     def lay_out(self) -> None:
         where = self.backend
@@ -149,7 +161,7 @@ class WorkloadTiming:
         distinct, addresses, flush = where.ring(set_bytes, self.calls)
         pairs = max(self.workload["pairs"], self.workload["warm_pairs"], 1)
         # At least one pair's slots; a train whose slots do not fit uses them again.
-        self.slots = max(min(2 * self.calls * pairs, where.slot_budget() // slot_bytes), 2)
+        self.slots = min(2 * self.calls * pairs, self.slots_that_fit())
         self.seen_addresses = range(addresses)
         self.new_addresses = range(addresses, addresses + 2 * min(self.calls, max(addresses // 2, 1), MOST_NEW_CALLS))
         addresses = self.new_addresses.stop
@@ -172,14 +184,15 @@ class WorkloadTiming:
         """Seconds a call of each kernel with a cold cache; the outputs are checked too."""
         session, seconds = self.session, []
         session.calm, self.calm.threads = self.calm, 0
-        session.clear(2)
-        for slot, name in enumerate(KERNEL_NAMES):
+        used = max(self.train_slots(1)) + 1
+        session.clear(used)
+        for turn, name in enumerate(KERNEL_NAMES):
             train = [0] * self.calls
-            slots = [slot] * self.calls
+            slots = self.train_slots(turn)
             seen = [session.sample(name, train, slots, keep=False).seconds]
             if seen[0] < 10 * self.backend.short_s:
                 seen += [session.sample(name, train, slots, flush=False, keep=False).seconds for _ in range(3)]
-            session.clear(2)
+            session.clear(used)
             seen.append(session.sample(name, train, slots).seconds)
             # Timed calls find a cold cache, as the first and the last of these do.
             seconds.append(min(seen[0], seen[-1]) / self.calls)
@@ -252,11 +265,11 @@ class WorkloadTiming:
         for _ in range(self.workload["warm_pairs"]):
             first = self.order.random() < 0.5
             seconds = {}
-            for slot, name in enumerate(KERNEL_NAMES[::-1] if first else KERNEL_NAMES):
-                train, slots = [0] * self.calls, [slot] * self.calls
-                self.session.clear(2)
+            for turn, name in enumerate(KERNEL_NAMES[::-1] if first else KERNEL_NAMES):
+                train, slots = [0] * self.calls, self.train_slots(turn)
+                self.session.clear(max(self.train_slots(1)) + 1)
                 self.session.sample(name, train, slots, flush=False, keep=False)
-                self.session.ring.slots.poison([slot])
+                self.session.ring.slots.poison(sorted(set(slots)))
                 seconds[name] = self.session.sample(name, train, slots, flush=False).seconds
                 self.session.verify()
             self.warm_pairs.append(pair_record(seconds, self.calls, first, False))
@@ -269,6 +282,7 @@ class WorkloadTiming:
         for name, which in zip(KERNEL_NAMES, ("incumbent_s", "candidate_s"), strict=True):
             alone = statistics.median(pair[which] for pair in self.pairs)
             calls = min(math.ceil(LAUNCHED_TRAIN_S / alone), self.backend.longest)
+            calls = min(calls, self.slots) if self.changes_arguments else calls
             train = [i % self.ring.addresses for i in range(calls)]
             slots = [i % self.slots for i in range(calls)]
             empty, walls, told = [], [], []

@@ -102,10 +102,10 @@ class CudaDriver:
         self("cuEventCreate", byref(event), 0)
         return event
 
-    def create_stream(self) -> c_void_p:
-        """Return a new stream that waits for no other."""
+    def create_stream(self, waits: bool = False) -> c_void_p:
+        """Return a new stream that waits for no other, or one that `waits` for the default stream and is waited for."""
         stream = c_void_p()
-        self("cuStreamCreate", byref(stream), 1)
+        self("cuStreamCreate", byref(stream), 0 if waits else 1)
         return stream
 
     def elapsed(self, start: c_void_p, end: c_void_p) -> float:

@@ -81,6 +81,11 @@ class DeviceSlots:
         if there is one."""
         self.oracle.call("poison_slots", lane=self.lane, slots=slots, earlier=earlier)
 
+    def restore(self, inputs: DeviceInputs, copies: list[tuple[int, int, int]], *, cold: bool) -> None:
+        """Copy buffers of the inputs into slots; a copy is (offset, offset, bytes). `cold` leaves none in the L2
+        cache."""
+        self.oracle.call("restore_slots", lane=self.lane, copies=copies, cold=cold)
+
     def intact(self, slots: list[int]) -> list[bool]:
         """Return for each slot whether its guards are unchanged."""
         return self.oracle.call("check_guards", lane=self.lane, slots=slots)["intact"] if slots else []

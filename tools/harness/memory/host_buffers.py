@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import os
 import random
+import re
 
 PAGE = mmap.PAGESIZE
 FRONT, BEHIND = "front", "behind"
@@ -30,7 +31,7 @@ fault."""
 
 def item_bytes(dtype: str) -> int:
     """Return the bytes of one element."""
-    return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
+    return 1 if dtype == "bool" else int(re.search(r"\d+", dtype)[0]) // 8
 
 
 def round_up(size: int, unit: int) -> int:
@@ -189,6 +190,12 @@ class HostSlots:
         for slot in slots:
             for start, size, byte in zip(self.plan.offsets[slot], self.plan.sizes, self.bytes, strict=True):
                 self.shared.fill(start, size, byte)
+
+    def restore(self, inputs: HostInputs, copies: list[tuple[int, int, int]], *, cold: bool) -> None:
+        """Copy buffers of the inputs into slots; a copy is (offset, offset, bytes). Flushing the slots makes them
+        `cold`."""
+        for source, target, size in copies:
+            ctypes.memmove(self.shared.address + target, inputs.shared.address + source, size)
 
     def intact(self, slots: list[int]) -> list[bool]:
         """Return for each slot whether its guards are unchanged."""

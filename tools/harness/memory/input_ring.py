@@ -11,13 +11,19 @@ ULPS = 8
 """Units in the last place by which an output at a timed shape may differ, relative to |reference| + rms of its row,
 where neither torch nor the frozen baseline differ by half of it or more."""
 UNITS_IN_LAST_PLACE = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-FLOATING = ("float64", "float32", "float16", "bfloat16")
+FLOATING = (*UNITS_IN_LAST_PLACE, "float8_e4m3fn", "float8_e5m2")
+
+
+READ_ROLES, WRITTEN_ROLES = ("input", "inout"), ("output", "inout")
+"""Roles of the arguments whose content a kernel is given, and of those that it writes."""
 
 
 class WorkloadError(Exception):
     """The reference cannot compute this workload, or it does not fit in memory; the text is a sentence."""
 
     log = ""
+    wrong = 0
+    """The input, from 1, for which a contestant computed something else than the reference; 0: it did not."""
 
 
 class InfraError(Exception):
@@ -83,8 +89,13 @@ class Ring:
         self.lane = 0
         self.sets = InputSets(made, addresses)
         first = made[0]
-        self.ins = [a for a in first if a["role"] == "input"]
-        self.outs = [a for a in first if a["role"] == "output"]
+        self.ins = [a for a in first if a["role"] in READ_ROLES]
+        self.outs = [a for a in first if a["role"] in WRITTEN_ROLES]
+        self.changed = [
+            (self.ins.index(a), at, self._bytes(a)) for at, a in enumerate(self.outs) if a["role"] == "inout"
+        ]
+        """Place among the inputs, place among the outputs and bytes of each in/out argument. Its content lies among the
+        inputs, where no kernel can change it, and is copied into the slot of each call."""
         self.names = [a["name"] for a in self.ins]
         self._allocate(addresses, slots, edge)
 
@@ -116,12 +127,12 @@ class Ring:
     @staticmethod
     def set_bytes(args: list[dict]) -> int:
         """Return the bytes of one set's inputs and outputs."""
-        return sum(Ring._bytes(a) for a in args if a["role"] != "scalar")
+        return sum(Ring._bytes(a) * (1 + (a["role"] == "inout")) for a in args if a["role"] != "scalar")
 
     @staticmethod
     def output_bytes(args: list[dict]) -> list[int]:
         """Return the bytes of each output."""
-        return [Ring._bytes(a) for a in args if a["role"] == "output"]
+        return [Ring._bytes(a) for a in args if a["role"] in WRITTEN_ROLES]
 
     @staticmethod
     def _bytes(argument: dict) -> int:
@@ -151,6 +162,14 @@ class Ring:
         dropped = sorted(set(before) - set(sets.ids))
         made = self.oracle.call("renew_inputs", dims=dims, sets=drawn, dropped=dropped)["made"]
         sets.replace(dropped, {one["id"]: args for one, args in zip(drawn, made, strict=True)})
+
+    def restore(self, at: list[int], slots: list[int], *, cold: bool = False) -> None:
+        """Give the in/out arguments of each slot the content of the input set at its address."""
+        inputs, outputs = self.inputs.offsets, self.slots.plan.offsets
+        if self.changed:
+            pairs = zip(at, slots, strict=True)
+            copies = [(inputs[a][i], outputs[s][o], size) for a, s in pairs for i, o, size in self.changed]
+            self.slots.restore(self.inputs, copies, cold=cold)
 
     def check(self, entries: list[dict]) -> list[dict]:
         """Return the oracle's comparison of outputs; an entry is {at, slot, tag}."""
@@ -218,7 +237,9 @@ def numeric_at_timed_shape(numeric: dict, widen: list | None) -> dict:
     compared with."""
     if widen is None or numeric.get("rtol") is not None or numeric.get("atol") is not None:
         return numeric
-    return numeric | {"floor": {dtype: ULPS * UNITS_IN_LAST_PLACE[dtype] for dtype in numeric["floor"]}}
+    # The floor of an 8-bit type is half a unit already.
+    units = {dtype: ULPS * unit for dtype, unit in UNITS_IN_LAST_PLACE.items()}
+    return numeric | {"floor": numeric["floor"] | units}
 
 
 def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_error: float | None) -> float:
@@ -232,8 +253,10 @@ def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_err
 def describe_failure(answer: dict, limit: float, *, secret: bool) -> str:
     """Return why an output is wrong; without its values if the inputs are `secret`."""
     difference = answer["problem"] or f"relative error {answer['error']:.3g} exceeds the tolerance {limit:.3g}"
+    difference += answer["ties"]
     if secret:
-        return f"output {answer['name']}: {'wrong values' if answer['problem'] else 'the error exceeds the tolerance'}"
+        said = f"wrong values{answer['ties']}" if answer["problem"] else "the error exceeds the tolerance"
+        return f"output {answer['name']}: {said}"
     element = f"{answer['name']}[{', '.join(map(str, answer['index']))}]"
     return f"{difference}; {element} is {answer['got']}, expected {answer['expected']}"
 

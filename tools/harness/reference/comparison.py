@@ -2,12 +2,13 @@
 
 The error of an element is e = |out - ref64| / (|ref64| + rms of its output row). A row runs along the last axis; where
 both terms are zero, 1e-12 takes their place. NaN and Inf must be at the same positions; integers and bool must be
-equal.
+equal. What changes a buffer in place is held to the change: ref64 - before takes the place of ref64 in the denominator,
+and half a unit in the last place of the result does not count, which rounding alone may cost.
 """
 
 import torch
 
-from harness.reference.contract import Arg, Contract, ContractError
+from harness.reference.contract import DTYPES, Arg, Contract, ContractError, computable, is_eight_bit_float
 
 BLOCK = 1 << 18
 """Elements compared at a time on a CPU, so that temporaries stay in the cache."""
@@ -23,7 +24,17 @@ SENTINEL = 0x7FF8_5EED_0BAD_F00D
 class ExpectedOutput:
     """The correct values of one output: rows x columns of float64, or integers."""
 
-    def __init__(self, name: str, values: torch.Tensor, dtype: str, written: torch.Tensor | None):
+    def __init__(
+        self,
+        name: str,
+        values: torch.Tensor,
+        dtype: str,
+        written: torch.Tensor | None,
+        *,
+        rounded: bool = False,
+        before: torch.Tensor | None = None,
+    ):
+        """`before`: the content of an in/out argument."""
         shape = list(values.shape)
         while len(shape) > 1 and shape[-1] == 1:
             shape.pop()
@@ -35,14 +46,21 @@ class ExpectedOutput:
         self.compared = self.count if written is None else int(written.sum())
         """Number of elements that the reference defines."""
         self.floating = values.dtype.is_floating_point
-        self.values = values.reshape(-1)
+        self.largest = torch.finfo(DTYPES[dtype]).max if is_eight_bit_float(DTYPES[dtype]) else None
+        """Largest number of an 8-bit type; conversions give it, infinity or NaN for anything above."""
+        self.rounded = rounded
+        """Whether the reference itself rounded to 8 bits: the exact result may lie as near to a neighbour of its value,
+        which counts as half a unit."""
+        flat = values.reshape(-1)
+        self.values = flat if self.largest is None else flat.clamp(-self.largest, self.largest)
         self.written = written.reshape(-1) if written is not None else None
+        self.change = None if before is None else self.values - before.reshape(-1).to(torch.float64)
         self.columns = max(columns, 1)
         self.rms = self._rms() if self.floating else None
 
     def _rms(self) -> torch.Tensor:
-        """Return the root mean square of each row over its finite, written elements."""
-        rows = self.values.view(-1, self.columns)
+        """Return the root mean square of each row over its finite, written elements, or of their change."""
+        rows = (self.values if self.change is None else self.change).view(-1, self.columns)
         total = torch.linalg.vector_norm(rows, dim=1)
         scale = torch.full_like(total, self.columns)
         if self.written is not None or not torch.isfinite(total).all():
@@ -86,11 +104,16 @@ class ExpectedOutput:
             end = min(start + rows_at_once * self.columns, self.count)
             ref = self.values[start:end]
             got = out[start:end].to(torch.float64)
+            got = got if self.largest is None else got.clamp(-self.largest, self.largest)
             rms = self.rms[start // self.columns : start // self.columns + rows_at_once]
-            base = ref.abs().view(-1, self.columns).add_(rms.unsqueeze(1)).view(-1)
+            size = ref if self.change is None else self.change[start:end]
+            base = size.abs().view(-1, self.columns).add_(rms.unsqueeze(1)).view(-1)
             error = (got - ref).abs_()
             near = error <= atol + rtol * ref.abs() if atol else None
-            error.div_(base.masked_fill_(base == 0, ZERO_ROW_SIZE))
+            if self.change is not None:
+                half_unit = torch.finfo(DTYPES[self.dtype]).eps / 2
+                error = error.sub_(torch.exp2(torch.floor(torch.log2(ref.abs()))).mul_(half_unit)).clamp_(min=0.0)
+            error.div_(base.masked_fill_(base == 0, ZERO_ROW_SIZE)).mul_(0.5 if self.rounded else 1.0)
             if near is not None:
                 error.masked_fill_(near & (error <= cap), 0.0)
             if self.written is not None:
@@ -109,6 +132,9 @@ class ExpectedOutput:
         """Set the error of equal NaN and Inf to 0 in place, and return the first other one as (position, message) or
         None."""
         same = (got == ref) | (got.isnan() & ref.isnan())
+        if self.largest is not None:
+            # torch's own conversion made a NaN of a number that was too large.
+            same |= ref.isnan() & (got.abs() == self.largest)
         error.masked_fill_(same, 0.0)
         nonfinite = ~torch.isfinite(error)
         if not bool(nonfinite.any()):
@@ -128,6 +154,29 @@ class ExpectedOutput:
             index.append(remaining % extent)
             remaining //= extent
         return {"index": index[::-1], "got": repr(out[where].item()), "expected": repr(self.values[where].item())}
+
+
+def describe_ties(expected: ExpectedOutput, out: torch.Tensor, args: list[Arg]) -> str:
+    """Return ", ... ties ..." where integers that differ are indices into equal values of an input; else an empty
+    text."""
+    if expected.floating or expected.dtype == "bool" or not expected.error(out)["problem"]:
+        return ""
+    right = expected.values.view(expected.shape).to(torch.int64)
+    got = out.reshape(-1)[: expected.count].view(expected.shape).to(torch.int64)
+    for a in args:
+        for axis in range(a.value.dim() if a.is_read else 0):
+            rows = computable(a.value).movedim(axis, -1)
+            one, other = (index.unsqueeze(-1) for index in (right, got))
+            if rows.shape[:-1] != right.shape and right.dim() == rows.dim():
+                one, other = right.movedim(axis, -1), got.movedim(axis, -1)
+            if one.shape[:-1] != rows.shape[:-1] or not bool(((other >= 0) & (other < rows.shape[-1])).all()):
+                continue
+            if bool(((one < 0) | (one >= rows.shape[-1])).any()):
+                continue
+            equal = (one != other) & (rows.gather(-1, one) == rows.gather(-1, other))
+            if count := int(equal.sum()):
+                return f", of which {count} are ties: {a.name} holds equal values at both indices"
+    return ""
 
 
 def float64_copies(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
@@ -161,27 +210,27 @@ def mark(args: list[Arg], integer: int = 0x5A) -> None:
 
 def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     """Call the reference and return one tensor per output: what it returned, or else what it wrote."""
-    outputs = [a for a in args if a.role == "output"]
+    outputs = [a for a in args if a.is_written]
     returned = contract.call(args)
     if returned is None:
         return [a.value for a in outputs]
     if len(returned) != len(outputs):
         names = ", ".join(a.name for a in outputs)
         raise ContractError(
-            f"reference.py: reference(...) returned {len(returned)} tensors for {len(outputs)} outputs ({names}); "
+            f"{contract.where} returned {len(returned)} tensors for {len(outputs)} outputs ({names}); "
             f"return one for each output"
         )
     for tensor, a in zip(returned, outputs, strict=True):
         flat_ok = a.value.dim() == 1 and not contract.has_make_inputs and tensor.numel() <= a.value.numel()
         if not flat_ok and not contract.has_make_inputs and tensor.numel() > a.value.numel():
             raise ContractError(
-                f"reference.py: reference(...) returned {tensor.numel():,} elements for output {a.name!r}, whose "
+                f"{contract.where} returned {tensor.numel():,} elements for output {a.name!r}, whose "
                 f"buffer has "
                 f"{a.value.numel():,}; give --ptr-size {tensor.numel()} or more"
             )
         if tensor.shape != a.value.shape and not flat_ok:
             raise ContractError(
-                f"reference.py: reference(...) returned shape {tuple(tensor.shape)} for output {a.name!r}, "
+                f"{contract.where} returned shape {tuple(tensor.shape)} for output {a.name!r}, "
                 f"but make_inputs allocates {tuple(a.value.shape)}; make them the same"
             )
     return [t.contiguous() for t in returned]
@@ -190,21 +239,21 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
 def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[ExpectedOutput], str]:
     """Return the float64 outputs, in native precision where the reference cannot run in float64, and a note that says
     why then."""
-    outputs = [a for a in args if a.role == "output"]
+    outputs = [a for a in args if a.is_written]
     note = ""
     wide = float64_copies(args, outputs=not contract.returns)
     if not contract.returns:
         mark(wide)
     try:
         found = results(contract, wide)
-        not_float64 = [
-            a.name
+        lossy = {
+            a.name: t.dtype
             for a, t in zip(outputs, found, strict=True)
             if a.value.dtype.is_floating_point and t.dtype is not torch.float64
-        ]
+        }
         note = (
-            f"the reference computes {', '.join(not_float64)} in {found[0].dtype} for inputs of any type"
-            if not_float64
+            f"the reference computes {', '.join(lossy)} in {next(iter(lossy.values()))} for inputs of any type"
+            if lossy
             else ""
         )
     except ContractError as error:
@@ -225,9 +274,10 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
             values = tensor.to(a.value.dtype) if in_place else tensor.to(a.value.dtype, copy=True)
             if in_place and bool((tensor == (0 if tensor.dtype is torch.bool else 0x5A)).any()):
                 written = tensor == _call_again(contract, args, a.name)
-        expected.append(
-            ExpectedOutput(a.name, values, a.dtype, None if written is None or bool(written.all()) else written)
-        )
+        written = None if written is None or bool(written.all()) else written
+        rounded = is_eight_bit_float(tensor.dtype)
+        before = a.value if a.role == "inout" and values.is_floating_point() else None
+        expected.append(ExpectedOutput(a.name, values, a.dtype, written, rounded=rounded, before=before))
     return expected, note
 
 
@@ -241,4 +291,5 @@ def _call_again(contract: Contract, args: list[Arg], name: str) -> torch.Tensor:
 
 def native_outputs(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     """Return the reference's outputs in the task's own dtypes, which show torch's own accuracy."""
-    return results(contract, args if contract.returns else copy_arguments(args))
+    changes = not contract.returns or any(a.role == "inout" for a in args)
+    return results(contract, copy_arguments(args) if changes else args)

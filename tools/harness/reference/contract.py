@@ -1,9 +1,12 @@
 """Reads the user's reference.py: the arguments that it makes, its outputs, and how it is called. Needs torch."""
 
+import contextlib
+import functools
 import hashlib
 import inspect
 import linecache
 import math
+import os
 import re
 import sys
 import traceback
@@ -11,25 +14,40 @@ import types
 import warnings
 
 import torch
+from torch.utils import _pytree
+
+from harness.reference import structures
 
 DTYPES = {
     name: getattr(torch, name)
-    for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
-}
+    for name in (
+        "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8",
+        "uint8", "bool",
+    )
+}  # fmt: skip
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 REFERENCE_FILE = "reference.py"
 NO_GPU = "not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|Cannot get CUDA generator|CUDA driver"
 """Pattern of torch's messages about a GPU that this process does not have."""
+NO_GRADIENT = "does not require grad"
+"""Part of torch's messages where a gradient is asked for that was not recorded."""
 CORRECTION_HINT = "; correct it there and run again"
 """End of a message about a mistake in reference.py; omitted where the sizes are not the user's own."""
+GENERATED = "# ---- the code below makes the problem a task"
+"""Beginning of the line after which the reference of a suite's problem holds our code."""
 
 
 class ContractError(Exception):
     """A mistake in the user's reference: one sentence for the user, and in `log` the traceback where there is one."""
 
+    wrong = 0
+    """The input, from 1, for which a function computed something else than the reference; 0: it did not."""
+
     def __init__(self, sentence: str, log: str = ""):
         super().__init__(sentence)
         self.log = log
+        self.is_definite = False
+        """Whether the reference itself refuses, whatever the values."""
 
 
 class Arg:
@@ -45,6 +63,16 @@ class Arg:
     def is_tensor(self) -> bool:
         return isinstance(self.value, torch.Tensor)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a tensor whose content the kernel is given."""
+        return self.is_tensor and self.role in ("input", "inout")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.role in ("output", "inout")
+
     def json(self) -> dict:
         """Return name, role, dtype and shape, and the value of a scalar."""
         if self.is_tensor:
@@ -52,9 +80,19 @@ class Arg:
         return {"name": self.name, "role": "scalar", "dtype": self.dtype, "shape": [], "value": self.value}
 
 
+def is_eight_bit_float(dtype: torch.dtype) -> bool:
+    """Whether this is a floating-point type of 8 bits, with which torch computes little."""
+    return dtype.is_floating_point and dtype.itemsize == 1
+
+
+def computable(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of 8-bit floating-point numbers in float32, which holds all of them; any other as it is."""
+    return tensor.to(torch.float32) if is_eight_bit_float(tensor.dtype) else tensor
+
+
 def total_bytes(args: list[Arg]) -> int:
-    """Return the bytes of all tensors."""
-    return sum(a.value.numel() * a.value.element_size() for a in args if a.is_tensor)
+    """Return the bytes of all tensors; those that are read and written count twice."""
+    return sum(a.value.numel() * a.value.element_size() * (1 + (a.role == "inout")) for a in args if a.is_tensor)
 
 
 def format_dims(dims: dict) -> str:
@@ -70,7 +108,7 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ")[:300]
 
 
-def call_or_contract_error(what: str, function, *args, **kwargs):
+def call_or_contract_error(what: str, function, /, *args, **kwargs):
     """Call the user's code; an exception becomes a ContractError whose message begins with `what`."""
     try:
         with warnings.catch_warnings():
@@ -78,6 +116,13 @@ def call_or_contract_error(what: str, function, *args, **kwargs):
             return function(*args, **kwargs)
     except ContractError:
         raise
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        raise ContractError(
+            f"{what} needs the package {package!r}, which the Python that runs jobs ({sys.executable}) lacks; "
+            f"pip install {package} there",
+            traceback.format_exc(),
+        ) from error
     except MemoryError as error:
         raise ContractError(f"{what} does not fit in memory; make its dims smaller", traceback.format_exc()) from error
     except BaseException as error:
@@ -88,11 +133,16 @@ def call_or_contract_error(what: str, function, *args, **kwargs):
                 f"{what} does not fit in memory{amount}; make its dims smaller", traceback.format_exc()
             ) from error
         if re.search(NO_GPU, str(error)):
-            remedy = "make inputs on the CPU; the harness moves them to the kernel's device"
+            remedy = "; make inputs on the CPU; the harness moves them to the kernel's device"
             raise ContractError(
-                f"{what} asks for a GPU, but this process has none{_line_suffix(error)}; {remedy}",
+                f"{what} asks for a GPU, but this process has none{_line_suffix(error)}"
+                f"{remedy if REFERENCE_FILE in what else ''}",
                 traceback.format_exc(),
             ) from error
+        if getattr(error, "is_sentence", False):
+            refusal = ContractError(f"reference.py: {error}", traceback.format_exc())
+            refusal.is_definite = True
+            raise refusal from error
         # The hint applies to the reference alone; a user cannot correct anything else that this function calls.
         remedy = CORRECTION_HINT if REFERENCE_FILE in what else ""
         raise ContractError(
@@ -101,8 +151,12 @@ def call_or_contract_error(what: str, function, *args, **kwargs):
 
 
 def _line_suffix(error: BaseException) -> str:
-    """Return " (line N)" with the last line of reference.py in the traceback, or an empty text."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == REFERENCE_FILE]
+    """Return " (line N)" with the last line of reference.py in the traceback, or an empty text; for a problem of a
+    suite, the last one that its authors wrote."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == REFERENCE_FILE]
+    text = (linecache.cache.get(REFERENCE_FILE) or (0, 0, []))[2]
+    end = next((at for at, line in enumerate(text, 1) if line.startswith(GENERATED)), len(text) + 1)
+    lines = [frame.lineno for frame in frames if frame.lineno < end]
     return f" (line {lines[-1]})" if lines else ""
 
 
@@ -162,10 +216,40 @@ def import_source(text: str, file: str) -> types.ModuleType:
     return module
 
 
+def interpret_triton() -> None:
+    """Let Triton's interpreter run the kernels that a reference launches, as there is no GPU."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    from harness.numerics import narrow_floats
+
+    narrow_floats.install()
+
+
+def with_gradients(function, leaves: set[str]):
+    """Return the function, called with gradients on and with new tensors over the given ones, of which `leaves` are
+    fresh leaves."""
+
+    @functools.wraps(function)
+    def call(*positional, **given):
+        positional, given = _pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (positional, given))
+        given = {name: one.requires_grad_() if name in leaves else one for name, one in given.items()}
+        with torch.enable_grad():
+            return function(*positional, **given)
+
+    return call
+
+
 class Contract:
     """A loaded reference."""
 
+    where = "reference.py: reference(...)"
+    """How messages call the function."""
+    records_gradients: bool | None = None
+    """Whether the function asks for gradients, which are off otherwise; None before its first call."""
+
     def __init__(self, text: str):
+        if re.search(r"^\s*(?:import|from) triton\b", text, re.M) and not torch.cuda.is_available():
+            with contextlib.suppress(ImportError):
+                interpret_triton()
         self.module = import_source(text, REFERENCE_FILE)
         self.function = getattr(self.module, "reference", None)
         if not callable(self.function):
@@ -175,6 +259,15 @@ class Contract:
             )
         self.has_make_inputs = callable(getattr(self.module, "make_inputs", None))
         self.takes = self._parameter_names()
+        self.mentions_gradients = "grad" in text or "backward" in text
+        self.made: dict = {}
+        """What make_inputs gave, by name, without the tensors and numbers that are a kernel's arguments."""
+        self.fixed: dict[str, object] = {}
+        """What the reference is given and no kernel is, by name."""
+        self.leaves: set[str] = set()
+        """Names of the tensors that make_inputs gave with requires_grad."""
+        self.strides: dict[str, tuple[int, ...]] = {}
+        """Name -> strides of the tensors that make_inputs gave other than contiguous."""
         self.device = "cpu"
         """Device on which the arguments are made, or to which they are moved."""
         self.returns = False
@@ -205,19 +298,15 @@ class Contract:
     def call(self, args: list[Arg]) -> tuple | None:
         """Call the reference with the arguments as they are. Returns its tensors in order, or None when it returns
         nothing."""
-        given = {a.name: a.value for a in args}
-        if self.takes is not None:
-            given = {name: value for name, value in given.items() if name in self.takes}
-        returned = call_or_contract_error("reference.py: reference(...)", self.function, **given)
+        returned = self._call_function(args)
         self.returns = returned is not None
         if returned is None:
             return None
-        found = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+        found = tuple(value for _, value in structures.flatten("", returned) if value is not None)
         for value in found:
             if not isinstance(value, torch.Tensor):
                 raise ContractError(
-                    f"reference.py: reference(...) returned {type(value).__name__}; return a tensor or a tuple "
-                    f"of tensors"
+                    f"{self.where} returned {type(value).__name__}; return a tensor or a tuple of tensors"
                 )
             unsupported = (
                 value.is_nested or value.is_quantized or value.is_complex() or value.layout is not torch.strided
@@ -225,15 +314,51 @@ class Contract:
             if unsupported or value.device.type == "meta":
                 kind = "nested" if value.is_nested else f"{value.layout}"
                 what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
-                raise ContractError(f"reference.py: reference(...) returned {what}; return dense ones of real numbers")
-        outputs = [a.value for a in args if a.role == "output"]
-        if len(found) == len(outputs) and all(
-            is_same_view(one, other) for one, other in zip(found, outputs, strict=True)
-        ):
+                raise ContractError(f"{self.where} returned {what}; return dense ones of real numbers")
+        if self.records_gradients:
+            found = tuple(value.detach() for value in found)
+        outputs = [a for a in args if a.is_written]
+        changed = [a for a in outputs if a.role == "inout"]
+        in_order = len(found) == len(outputs) and all(
+            is_same_view(one, a.value) for one, a in zip(found, outputs, strict=True)
+        )
+        if in_order or (changed and all(any(is_same_view(one, a.value) for a in outputs) for one in found)):
             # The reference wrote into its outputs and returns these; elements that it did not write are undefined.
             self.returns = False
             return None
+        if changed and len(found) == len(outputs) - len(changed):
+            rest = iter(found)
+            return tuple(a.value if a.role == "inout" else next(rest) for a in outputs)
         return found
+
+    def bind(self, given: dict):
+        """Return the function's call with those of these arguments that it takes, as make_inputs arranges them, and
+        with what is fixed."""
+        arranged = self.arrange(given)
+        accepted = {name: one for name, one in arranged.items() if self.takes is None or name in self.takes}
+        return functools.partial(self.function, **accepted)
+
+    def arrange(self, values: dict) -> dict:
+        """Return the arguments' values by name as make_inputs gives them, with what is fixed."""
+        return {name: structures.put_together(name, made, values) for name, made in self.made.items()} or values
+
+    def _call_function(self, args: list[Arg]):
+        """Return what the function returns. If its first call asks for gradients, it is made again with gradients on;
+        they stay on from then on."""
+        contents = {a.name: a.value.clone() for a in args if a.role == "inout" and self.records_gradients is None}
+        values = {a.name: a.value for a in args}
+        try:
+            returned = call_or_contract_error(self.where, self.bind(values))
+        except ContractError as error:
+            if self.records_gradients is not None or NO_GRADIENT not in str(error):
+                raise
+            self.function, self.records_gradients = with_gradients(self.function, self.leaves), True
+            for a in args:
+                if a.name in contents:
+                    a.value.copy_(contents[a.name])
+            returned = call_or_contract_error(self.where, self.bind(values))
+        self.records_gradients = bool(self.records_gradients)
+        return returned
 
     def check_call(self, args: list[Arg]) -> None:
         """Raise ContractError if the reference requires an argument that does not exist."""
@@ -251,7 +376,7 @@ class Contract:
             parameters = inspect.signature(self.function).parameters.values()
         except (TypeError, ValueError):
             return []
-        names = {a.name for a in args}
+        names = {a.name for a in args} | set(self.made)
         required = [
             p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
         ]
@@ -292,23 +417,44 @@ class Contract:
             raise ContractError(
                 "reference.py: make_inputs must return a dict of every argument by name, in the kernel's order"
             )
+        self.leaves.clear()
+        self.strides.clear()
         args = []
-        for name, value in made.items():
+        fixed: dict[str, object] = {}
+        for name, value in (leaf for top, whole in made.items() for leaf in structures.flatten(top, whole)):
+            if name in fixed or name in {a.name for a in args}:
+                raise ContractError(f"reference.py: make_inputs gives two values the name {name!r}; rename one")
+            if isinstance(value, structures.FIXED):
+                fixed[name] = value
+                continue
             if isinstance(value, torch.Tensor):
                 if value.dtype not in DTYPE_NAMES:
                     raise ContractError(
                         f"reference.py: make_inputs gave {name!r} the dtype {value.dtype}; use one of "
                         f"{', '.join(DTYPES)}"
                     )
+                if value.requires_grad:
+                    self.leaves.add(name)
+                if not value.is_contiguous():
+                    self.strides[name] = value.stride()
                 args.append(Arg(name, value.detach().to(self.device).contiguous(), DTYPE_NAMES[value.dtype]))
             elif isinstance(value, (bool, int, float)):
                 kind = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
                 args.append(Arg(name, value, "int64" if kind == "int32" and not -(2**31) <= value < 2**31 else kind))
             else:
                 raise ContractError(
-                    f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, "
-                    f"float or bool"
+                    f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, float or "
+                    f"bool, lists, dicts or dataclasses of these, and None, a str or a torch.dtype for what is fixed"
                 )
+        if self.made and fixed != self.fixed:
+            raise ContractError(
+                f"reference.py: make_inputs gives other fixed values at {format_dims(dims)} ({fixed}, not "
+                f"{self.fixed}); no kernel is given them, so they must stay the same: make a number of what changes"
+            )
+        self.fixed = fixed
+        if list(made) != [a.name for a in args]:
+            nothing = dict.fromkeys(a.name for a in args)
+            self.made = {name: structures.put_together(name, value, nothing) for name, value in made.items()}
         return args
 
     def _arguments_from_signature(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:

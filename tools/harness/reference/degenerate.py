@@ -1,13 +1,16 @@
 """Recognises tasks that say little about a kernel: outputs that are one number, or that do not depend on the inputs."""
 
+import time
 from collections.abc import Callable
 
 import torch
 
-from harness.reference.comparison import ExpectedOutput, copy_arguments, expected_outputs
+from harness.reference.comparison import ExpectedOutput, copy_arguments, expected_outputs, native_outputs
 from harness.reference.contract import Arg, Contract, ContractError
 from harness.reference.determinism import is_equal
 
+IDLE_S = 3.0
+"""Seconds in which each input is replaced alone, to find those that change nothing."""
 COARSE = {"bfloat16": 8, "tf32": 11}
 """Type -> bits of its significand; the exponent is that of float32."""
 
@@ -19,7 +22,7 @@ def coarse_errors(contract: Contract, args: list[Arg], expected: list[ExpectedOu
     for name, bits in COARSE.items():
         rounded = copy_arguments(args)
         for a in rounded:
-            if a.is_tensor and a.role == "input" and a.value.dtype is torch.float32:
+            if a.is_read and a.value.dtype is torch.float32:
                 bits_of_value = a.value.view(torch.int32)
                 a.value = ((bits_of_value + (1 << (23 - bits))) & -(1 << (24 - bits))).view(torch.float32)
         try:
@@ -33,6 +36,26 @@ def coarse_errors(contract: Contract, args: list[Arg], expected: list[ExpectedOu
         if errors and None not in errors:
             found[name] = max(errors)
     return found
+
+
+def idle_inputs(contract: Contract, args: list[Arg], others: list[Arg]) -> list[str]:
+    """Return a sentence for each floating input of which other values alone change no output, as far as time allows."""
+    begin, outputs = time.monotonic(), native_outputs(contract, args)
+    outputs = [one.clone() for one in outputs]  # a reference may return the same buffer each time
+    idle = []
+    for at, (a, b) in enumerate(zip(args, others, strict=True)):
+        if not a.is_read or not a.value.dtype.is_floating_point or not a.value.numel():
+            continue
+        if time.monotonic() > begin + IDLE_S:
+            break
+        other = Arg(a.name, 2 * a.value + 1 if is_equal(a.value, b.value) else b.value, a.dtype, a.role)
+        try:
+            moved = native_outputs(contract, [*args[:at], other, *args[at + 1 :]])
+        except ContractError:
+            continue
+        if all(is_equal(one, now) for one, now in zip(outputs, moved, strict=True)):
+            idle.append(a.name)
+    return [f"Degenerate: other values of the input {name!r} alone change no output." for name in idle]
 
 
 def look_for_degenerate(
@@ -55,11 +78,11 @@ def look_for_degenerate(
                 f"Degenerate: output {found.name!r} is {defined[0].item():g} everywhere, so a kernel need not "
                 f"compute it."
             )
-        elif defined.numel() > 1:
+        else:
             varied.append(found)
     try:
         others = other()
-        inputs = [(a.value, b.value) for a, b in zip(args, others, strict=True) if a.is_tensor and a.role == "input"]
+        inputs = [(a.value, b.value) for a, b in zip(args, others, strict=True) if a.is_read]
         if inputs and all(is_equal(one, two) for one, two in inputs):
             inferred.append(
                 "Degenerate: make_inputs gives the same inputs for every seed, so a kernel is checked on these alone."
@@ -69,12 +92,17 @@ def look_for_degenerate(
         changed = {now.name: now for now in expected_outputs(contract, others)[0]}
     except ContractError:
         return
+    said = len(inferred)
     for found in varied:
         now = changed[found.name].values
         close = torch.finfo(getattr(torch, found.dtype)).eps ** 0.5 if found.floating else 0.0
         error = found.error(now)["error"] if now.shape == found.values.shape else None
-        if error is not None and error <= close:
+        if error == 0:
+            inferred.append(f"Degenerate: output {found.name!r} is the same for other inputs.")
+        elif error is not None and error <= close and found.count > 1:
             inferred.append(
                 f"Degenerate: output {found.name!r} hardly depends on the inputs: other inputs change it by "
                 f"{error:.1e} at most, relative."
             )
+    if len(inferred) - said < len(varied):
+        inferred += idle_inputs(contract, args, others)

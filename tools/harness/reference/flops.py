@@ -8,7 +8,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakTensorKeyDictionary
 
+
+def recurrent_operations(inputs, weight, recurrent_weight, *_, **__) -> int:
+    """Return the operations of a recurrent layer's products, as a CPU's library computes it."""
+    return 2 * inputs.numel() // inputs.shape[-1] * (weight.numel() + recurrent_weight.numel())
+
+
 COUNTS = {**flop_registry, torch.ops.aten._int_mm: flop_registry[torch.ops.aten.mm]}
+if hasattr(torch.ops.aten, "mkldnn_rnn_layer"):
+    COUNTS[torch.ops.aten.mkldnn_rnn_layer] = recurrent_operations
 """Operator -> the function that counts its operations."""
 
 PER_ELEMENT = {

@@ -8,6 +8,7 @@ import re
 import time
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations_with_replacement
 
 import sympy
@@ -161,8 +162,8 @@ def generate_variants(
 
     `build(dims)` makes the arguments. Each list in `others` holds alternative sizes, of which the first that the
     reference accepts represents sizes beyond the visible workloads. No search begins after `seconds`. `library` names
-    torch operators that the code may call. Raises ContractError if the reference cannot be compiled or the code is for
-    one value of a scalar only.
+    torch operators that the code may call. Raises ContractError if the reference cannot be compiled, or if the code is
+    for the visible values of a scalar only and other sizes have further ones.
     """
     begun = time.monotonic()
     # Half of the time is for the sizes after the first.
@@ -179,12 +180,18 @@ def generate_variants(
     variants = [generate_code(contract, build(dims), None, formulas, wanted) for dims in visible[:MOST_STATIC]]
     if any(other != scalars[0] for other in scalars):
         varying = {name: [at for at, size in enumerate(sizes) if size.free_symbols] for name, sizes in formulas.items()}
-        for sample in sorted(samples, key=lambda s: -s.elements):
+        # Code for one value of a scalar only is made for each visible value.
+        for sample in [*sorted(samples[: len(visible)], key=lambda s: -s.elements), *samples[len(visible) :]]:
             if not any(v["sizes"] is not None and covers(v, sample.scalars) for v in variants):
                 variants.append(generate_code(contract, build(sample.dims), varying, formulas, wanted))
     several = [fixed(variant["sizes"], scalars) for variant in variants if variant["sizes"] is not None]
     for name in sorted(set.intersection(*several) if several else ()):
-        raise ContractError(f"torch.compile makes other code for each value of {name}; fix its value in dims_range")
+        values = {s.scalars[name] for s in samples[: len(visible)]}
+        if any(s.scalars[name] not in values for s in samples):
+            raise ContractError(
+                f"torch.compile makes other code for each value of {name}, and hidden sizes take further values; leave "
+                f"{name} out of dims_range"
+            )
     return {
         "kind": "inductor",
         "shapes": {name: [python_text(f) for f in found] for name, found in formulas.items()},
@@ -250,7 +257,8 @@ def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
             ):
                 return FloorDiv(product + offset, sympy.Integer(divisor))
     raise ContractError(
-        f"reference.py: the size {name} follows from none of its scalars; give it as an argument of its own"
+        f"the size {name} is no simple formula of the scalars, so that one kernel cannot serve all workloads; give the "
+        f"size as an argument of its own, or name one workload with --dims"
     )
 
 
@@ -354,11 +362,11 @@ def compiled(
     """Compile the reference for these arguments and return the recorder with its code. Raises ContractError with the
     reason if torch.compile fails."""
     takes = contract.takes
-    kinds = [a.value.dtype for a in args if a.role == "output"]
-    given = {a.name: a.value for a in args if takes is None or a.name in takes}
+    kinds = [a.value.dtype for a in args if a.is_written]
+    given = {a.name: a.value for a in args if takes is None or contract.made or a.name in takes}
 
     def call_reference(given):
-        found = contract.function(**given)
+        found = (contract.bind(given) if contract.made else partial(contract.function, **given))()
         found = () if found is None else tuple(found) if isinstance(found, (tuple, list)) else (found,)
         return tuple(value.to(kind).contiguous() for value, kind in zip(found, kinds, strict=True)) if found else ()
 

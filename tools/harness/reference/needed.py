@@ -7,7 +7,9 @@ an integer result), the module searches each row of the input, along the leading
 for the longest part at either end that changes nothing. Such a result counts only if the same values change an output
 when they replace the whole input, because a count of rare hits never changes. Whatever is not shown to be unread counts
 as read. Booleans always do, and so do integers, which a kernel may use as indices; integers of one or two bytes are
-data where gradients would reach some of them, and take values of their own range.
+data where gradients would reach some of them, and take values of their own range. Of an argument that is read and
+written, elements that the reference leaves as they are need not be written, and count as read where other values of
+them would change something.
 """
 
 import contextlib
@@ -53,6 +55,8 @@ class DependencyProbe(TorchDispatchMode):
         """Input -> mask of the elements that are shown to be unread."""
         self.undefined = 0
         """Bytes of the outputs that the reference does not write."""
+        self.unchanged: dict[str, torch.Tensor] = {}
+        """In/out argument -> mask of the elements that the reference leaves as they are."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if self.seconds_left() < 0.5 * self.seconds:
@@ -70,18 +74,21 @@ class DependencyProbe(TorchDispatchMode):
             if a.is_tensor and a.value.is_floating_point() and a.value.element_size() < 4:
                 a.value = a.value.to(torch.float32)
         self.base = self.outputs_with({})
+        outputs = [a for a in self.wide if a.is_written]
+        self.unchanged = {
+            a.name: one == a.value for a, one in zip(outputs, self.base, strict=True) if a.role == "inout"
+        }
         if self.seconds_left() < 0.9 * self.seconds:
             return  # The search needs many calls, and one took a tenth of the time.
-        unwritten = [0 if self.contract.returns else int(one.isnan().sum()) for one in self.base]
-        outputs = [a for a in self.args if a.role == "output"]
-        self.undefined = sum(
-            (a.value.numel() - one.numel() + unwritten_count) * a.value.element_size()
-            for a, one, unwritten_count in zip(outputs, self.base, unwritten, strict=True)
-        )
+        for a, one in zip([a for a in self.args if a.is_written], self.base, strict=True):
+            undefined = 0 if self.contract.returns else int(one.isnan().sum())
+            if a.name in self.unchanged:
+                undefined = int(self.unchanged[a.name].sum())
+            self.undefined += (a.value.numel() - one.numel() + undefined) * a.value.element_size()
+        if self.unchanged:
+            self.base = self.outputs_with({})
         self.slack = [slack(one.nan_to_num_()) for one in self.base]
-        inputs = {
-            a.name: a.value for a in self.wide if a.role == "input" and a.is_tensor and a.value.dtype != torch.bool
-        }
+        inputs = {a.name: a.value for a in self.wide if a.is_read and a.value.dtype != torch.bool}
         self.inputs = {
             name: value for name, value in inputs.items() if value.is_floating_point() or value.element_size() <= 2
         }
@@ -91,17 +98,24 @@ class DependencyProbe(TorchDispatchMode):
                 mask = self.unread_row_ends(name, mask)
                 if self.rows_that_change({**self.spared, name: mask}).any():
                     continue
-            if self.rows_that_change({name: torch.ones_like(mask)}).any():
+            if name in self.unchanged or self.rows_that_change({name: torch.ones_like(mask)}).any():
                 self.spared[name] = mask
 
     def outputs_with(self, others: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-        """Return the outputs with `others` in place of the inputs of these names."""
+        """Return the outputs with `others` in place of the inputs of these names; of elements that are left as they
+        are, how much they change."""
         args = [Arg(a.name, others.get(a.name, a.value), a.dtype, a.role) for a in self.wide]
+        given = [a.value for a in args if a.is_written]
+        names = [a.name for a in args if a.is_written]
         for a in args:
-            a.value = a.value.clone() if a.role == "output" else a.value
+            a.value = a.value.clone() if a.is_written else a.value
         mark(args)
         # A reference may return the same buffer each time.
-        return [one.clone() if one.is_floating_point() else one.double() for one in results(self.contract, args)]
+        found = [one.clone() if one.is_floating_point() else one.double() for one in results(self.contract, args)]
+        return [
+            torch.where(self.unchanged[name], one - before.to(one.dtype), one) if name in self.unchanged else one
+            for name, before, one in zip(names, given, found, strict=True)
+        ]
 
     def masks_without_gradient(self) -> dict[str, torch.Tensor]:
         """Return for each input a mask of the elements that no gradient reaches.

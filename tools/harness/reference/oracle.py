@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
+from harness.numerics.precision import set_precision
 
 VERBS = (
     "probe",
@@ -37,7 +37,7 @@ VERBS = (
     "compare_slots",
     "release_all",
 )
-ON_DEVICE = ("open_arena", "evict_cache", "poison_slots", "check_guards", "read_fingerprints")
+ON_DEVICE = ("open_arena", "evict_cache", "poison_slots", "restore_slots", "check_guards", "read_fingerprints")
 
 
 class InputSet:
@@ -70,10 +70,18 @@ class Oracle:
         self.outputs: dict[int, mmap.mmap] = {}
 
     def probe(self, message: dict, fds) -> dict:
-        """Answer a ProbeResult, with the request's bound on memory."""
-        bound_memory(message["request"]["memory_bytes"])
+        """Answer a ProbeResult, with the request's bound on memory; on a GPU, its free memory is the bound."""
+        request = message["request"]
+        set_precision("ieee")
+        if request["device"] != "cpu":
+            free = self.torch.cuda.mem_get_info()[0]
+            try:
+                return self.prober.probe({**request, "memory_bytes": free})
+            finally:
+                self.torch.cuda.empty_cache()
+        bound_memory(request["memory_bytes"])
         try:
-            return self.prober.probe(message["request"])
+            return self.prober.probe(request)
         finally:
             bound_memory(0)
 
@@ -107,7 +115,7 @@ class Oracle:
         self.sets[message["id"]] = InputSet(args)
         if message.get("answered"):
             self._set_with_outputs(message["id"])
-        return {"args": [a.json() for a in args]}
+        return {"args": self._described(args, message["dims"], message["seed"])}
 
     def count_needed_bytes(self, message: dict, fds) -> dict:
         """Answer the bytes that a call must move: those on which a set's outputs depend, and those of the outputs."""
@@ -128,6 +136,14 @@ class Oracle:
         for a in args:
             a.role = self.roles[a.name]
         return args
+
+    def _described(self, args: list, dims: dict, seed: int) -> list[dict]:
+        """Return the arguments as JSON; the first says how they were made, where a process without make_inputs' own
+        objects cannot call the reference with them."""
+        found, contract = [a.json() for a in args], self.loaded[1]
+        if contract.made or contract.leaves:
+            found[0]["made_by"] = {"dims": dims, "seed": seed}
+        return found
 
     def attach_memory(self, message: dict, fds: list[int]) -> dict:
         """Map a shared file: the inputs (lane None) or the outputs of one lane."""
@@ -159,6 +175,16 @@ class Oracle:
         """Fill these slots of a lane with poison or an earlier result."""
         self.memory.lanes[message["lane"]].poison(message["slots"], message["earlier"])
         self.torch.cuda.synchronize()
+        return {}
+
+    def restore_slots(self, message: dict, fds) -> dict:
+        """Copy buffers of the inputs into slots of a lane; a copy is (offset, offset, bytes). Then, if `cold`, evict
+        them from the L2 cache."""
+        for source, target, size in message["copies"]:
+            self.outputs[message["lane"]][target : target + size] = self.inputs[source : source + size]
+        self.torch.cuda.synchronize()
+        if message["cold"]:
+            self.memory.evict_cache()
         return {}
 
     def check_guards(self, message: dict, fds) -> dict:
@@ -195,7 +221,7 @@ class Oracle:
             args = self._arguments(message["dims"], one["seed"])
             self.sets[one["id"]] = InputSet(args)
             self._copy_to(one["id"], one["offsets"])
-            made.append([a.json() for a in args])
+            made.append(self._described(args, message["dims"], one["seed"]))
         if self.memory:
             self.memory.evict_cache()
         return {"made": made}
@@ -227,7 +253,9 @@ class Oracle:
             return {"outputs": [], "full": False}
         base = self._set_with_outputs(slot["id"])
         answers = [
-            e.error(out, self.task["numeric"]) | {"name": e.name, "dtype": e.dtype, "torch_error": t}
+            e.error(out, self.task["numeric"])
+            | {"ties": self.compare.describe_ties(e, out, base.args)}
+            | {"name": e.name, "dtype": e.dtype, "torch_error": t}
             for e, out, t in zip(base.expected, outs, base.torch_errors, strict=True)
         ]
         if slot["tag"] and known is None:
@@ -265,10 +293,10 @@ class Oracle:
         return input_set
 
     def _input_tensors(self, identity: int) -> list:
-        return [a.value for a in self.sets[identity].args if a.role == "input"]
+        return [a.value for a in self.sets[identity].args if a.is_read]
 
     def _output_views(self, slot: dict) -> list:
-        outputs = [a.value for a in self.sets[slot["id"]].args if a.role == "output"]
+        outputs = [a.value for a in self.sets[slot["id"]].args if a.is_written]
         dtypes = [self.torch.uint8 if t.dtype is self.torch.bool else t.dtype for t in outputs]
         return [
             self._view(self.outputs[slot["lane"]], dtype, t.numel(), offset)
@@ -295,7 +323,7 @@ def transform(torch, args, distribution: str, seed: int) -> None:
         return
     chance = random.Random(f"{seed}/{distribution}")
     for a in args:
-        if a.role != "input" or not a.is_tensor or not a.value.dtype.is_floating_point or not a.value.numel():
+        if not a.is_read or not a.value.dtype.is_floating_point or not a.value.numel():
             continue
         x = a.value.to(torch.float64)
         spread = float(x.std(correction=0)) if x.numel() > 1 else 1.0
@@ -309,7 +337,8 @@ def transform(torch, args, distribution: str, seed: int) -> None:
             chosen = torch.rand(x.shape, generator=generator, device=x.device) < max(1e-3, 1.5 / x.numel())
             x = torch.where(chosen, x * chance.uniform(20.0, 60.0), x)
         elif distribution == "near_zero":
-            x = x * 1e-4
+            # A type of 8 bits rounds smaller values to zero.
+            x = x * (4 * torch.finfo(a.value.dtype).tiny if a.value.dtype.itemsize == 1 else 1e-4)
         largest = torch.finfo(a.value.dtype).max
         a.value = x.clamp(-largest, largest).to(a.value.dtype)
 

@@ -1,38 +1,82 @@
-"""Determines which tensors of a reference are outputs, and whether a kernel can write there; no tensor can be input and
-output at once."""
+"""Determines which tensors of a reference are outputs, and whether a kernel can write there; a tensor that is read and
+written is one only where the reference names it in `inout`."""
 
 from collections.abc import Sequence
 
 import torch
 
 from harness.reference.comparison import copy_arguments, mark
-from harness.reference.contract import Arg, Contract, ContractError, is_same_view
+from harness.reference.contract import Arg, Contract, ContractError, computable, is_same_view
 from harness.reference.dataflow import DataflowWatch
 from harness.reference.determinism import is_equal, is_equal_up_to_summation_order
+from harness.reference.structures import flatten
 
 SEED = 0x6B65726E656C
 """Seed of generated input values, which no make_inputs is likely to use itself."""
 
 
 def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dict[str, str]:
-    """Return the role of each tensor: output as declared, else as changed by a call, else the last ones, one for each
-    tensor returned."""
+    """Return the role of each tensor: output or inout as declared; else output as changed by a call, else the last
+    ones, one for each tensor returned."""
     tensors = [a.name for a in args if a.is_tensor]
     if not tensors:
         raise ContractError("there is no tensor among the arguments; a kernel needs at least one output")
-    declared = contract.get("outputs") if contract.has_make_inputs else None
-    if declared is not None:
-        outputs = [declared] if isinstance(declared, str) else list(declared)
-        unknown = [name for name in outputs if name not in tensors]
-        if unknown or not outputs:
+    changed, outputs = (declared_names(contract, attribute, tensors) for attribute in ("inout", "outputs"))
+    for a in args:
+        a.role = "inout" if a.name in (changed or ()) else ""
+    if changed is not None:
+        both = [name for name in changed if name in (outputs or ())]
+        if both:
             raise ContractError(
-                f"reference.py: `outputs` names {unknown or 'nothing'}; add a buffer of that name to make_inputs, or "
-                f"name some that it makes "
-                f"({', '.join(tensors)})"
+                f"reference.py: {both[0]!r} is named in `inout` and in `outputs`; leave it in `inout` if the kernel "
+                f"reads what make_inputs puts there, else in `outputs`"
             )
-    else:
+        if outputs is None:
+            outputs = outputs_besides(contract, args, inferred)
+    if outputs is None:
         outputs = seen_outputs(contract, args, tensors, inferred)
-    return {name: "output" if name in outputs else "input" for name in tensors}
+    return {name: "inout" if name in (changed or ()) else "output" if name in outputs else "input" for name in tensors}
+
+
+def declared_names(contract: Contract, attribute: str, tensors: list[str]) -> list[str] | None:
+    """Return the tensors that the reference's `outputs` or `inout` names, those in a list or struct by its name; None
+    if it has no such attribute."""
+    declared = contract.get(attribute) if contract.has_make_inputs else None
+    if declared is None:
+        return None
+    names = [declared] if isinstance(declared, str) else list(declared)
+    found = [
+        [name] if name in tensors else [leaf for leaf, _ in flatten(name, contract.made.get(name)) if leaf in tensors]
+        for name in names
+    ]
+    unknown = [name for name, known in zip(names, found, strict=True) if not known]
+    if unknown or not names:
+        raise ContractError(
+            f"reference.py: `{attribute}` names {unknown or 'nothing'}; add a buffer of that name to make_inputs, or "
+            f"name some that it makes ({', '.join(tensors)})"
+        )
+    return [name for known in found for name in known]
+
+
+def outputs_besides(contract: Contract, args: list[Arg], inferred: list[str]) -> list[str]:
+    """Return the outputs of a reference that names its in/out arguments alone: what else a call changes. Raises
+    ContractError if it returns more than these."""
+    own = copy_arguments(args)
+    returned = call_without_return_check(contract, own)
+    others = [
+        a.name
+        for a, b in zip(args, own, strict=True)
+        if a.is_tensor and a.role != "inout" and not is_equal(a.value, b.value)
+    ]
+    changed = [a for a in args if a.role == "inout"]
+    if returned is not None and [one.shape for one in returned] != [a.value.shape for a in changed]:
+        raise ContractError(
+            "reference.py: reference(...) returns more than its `inout` arguments; name the buffers of what it returns "
+            "in `outputs`"
+        )
+    if others:
+        inferred.append(f"{', '.join(others)}: output, because reference() changes it.")
+    return others
 
 
 def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferred: list[str]) -> list[str]:
@@ -191,10 +235,17 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
                     f"{tuple(after.value.shape)}, but make_inputs "
                     f"allocates {tuple(before.value.shape)}; make them the same"
                 )
-            where = ~((before.value == after.value) | ((before.value != before.value) & (after.value != after.value)))
+            old, new = computable(before.value), computable(after.value)
+            where = ~((old == new) | ((old != old) & (new != new)))
             if bool(where.any()):
                 written[after.name] = where
     flow = watch_call(contract, copy_arguments(args))
+    only_read = flow.read - flow.written - {*written} if flow and not contract.returns else set()
+    if name := next((a.name for a in args if a.role == "output" and a.name in only_read), None):
+        raise ContractError(
+            f"reference.py: reference(...) reads {name!r} and does not write it, although `outputs` names it; take it "
+            f"out of `outputs` if the kernel only reads it"
+        )
     name = next((a.name for a in args if a.role == "output" and flow and a.name in flow.updated), None)
     if name is None and contract.returns and flow:
         # The outputs are declared, so only a read that changes the result counts, not a copy that is overwritten.
@@ -211,10 +262,9 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
         name = None if name is None or changed_outputs(contract, args, plain, written, marked=False) else name
     if name is not None:
         raise ContractError(
-            f"reference.py: reference(...) reads its output {name!r} before writing it, where a kernel finds "
-            f"something else; zero it first "
-            "if that is meant, else give the answer a buffer that is not read, such as 'out': torch.empty(...), and "
-            "work on copies"
+            f"reference.py: reference(...) reads its output {name!r} before writing it, but outputs hold noise when a "
+            f'kernel begins; name it in `inout = ("{name}",)` and not in `outputs` if the kernel changes it in place, '
+            f"else zero it first in reference, or take it out of `outputs` if the kernel only reads it"
         )
 
 

@@ -1,6 +1,10 @@
 """Answers a probe: the arguments, roles, shapes, operations and bytes of a reference at each set of dims."""
 
+import functools
 import math
+import re
+import time
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -12,18 +16,40 @@ from harness.reference.determinism import is_equal, look_for_chance
 from harness.reference.flops import FlopCounter, products
 from harness.reference.needed import needed_bytes
 from harness.reference.outputs import infer_roles, look_for_read_outputs
+from harness.reference.shapes import CALLS_OF_FIRST, LARGE_PRODUCT, ShapedCall, ValueBudget, calls_without_values
+from harness.reference.structures import flatten
 from harness.reference.workloads import build_arguments, check_dims, dims_range, requested_workloads
 
 NEEDED_S = 8.0
-"""Seconds for each size in which to determine what the outputs depend on."""
+"""Seconds for each size in which to determine what the outputs depend on; all sizes together have twice as many."""
+PATIENCE_S = 100.0
+"""Seconds after which no further workload is tried whose shapes only values show."""
+CHECKS_S = 40.0
+"""Seconds that the checks of values may take, as the first call predicts."""
 
 
 def probe(request: dict) -> dict:
-    """Return a ProbeResult as a dict; raises ContractError with a sentence for the user."""
-    contract = Contract(request["reference"])
+    """Return a ProbeResult as a dict; raises ContractError with a sentence for the user.
+
+    A reference whose shapes are known, but whose values are refused, is answered with the reason in `unusable`.
+    """
     look_for_operators(request["library"])
+    text = request["reference"]
+
+    @functools.cache
+    def with_values() -> Contract:
+        contract = Contract(text)
+        contract.device = request["device"]
+        return contract
+
     if request["tentative"]:
-        return {"kind": "probe", "has_make_inputs": contract.has_make_inputs} | try_tentative_sizes(contract, request)
+        return {"kind": "probe"} | try_tentative_sizes(with_values, request)
+    contract, shaped = None, {}
+    if re.search(r"^large = True", text, re.MULTILINE) or has_large_sizes(requested_workloads(with_values(), request)):
+        contract, shaped = calls_without_values(
+            text, lambda found: [w[:2] for w in requested_workloads(found, request)], request["parameters"]
+        )
+    contract = contract or with_values()
     workloads = requested_workloads(contract, request)
     answer = {
         "kind": "probe",
@@ -31,36 +57,101 @@ def probe(request: dict) -> dict:
         "dims_range": dims_range(contract),
         "rtol": number(contract, "rtol"),
         "atol": number(contract, "atol"),
-        "workloads": [],
     }
     inferred: list[str] = []
-    roles: dict[str, str] = {}
     if request["dims"] and contract.get("workloads"):
         inferred.append("The sizes of --dims are timed; the reference's own `workloads` are not.")
-    for at, (name, dims, weight, margin, declared) in enumerate(workloads):
+    try:
+        answer |= look_at_values(with_values, workloads, shaped, request, inferred)
+    except ContractError as error:
+        if len(shaped) < len(workloads):
+            raise
+        answer |= {"unusable": str(error), "error_log": error.log, "workloads": []}
+        for name, dims, weight, margin, _ in workloads:
+            add_operations(answer, shaped[name].counter)
+            answer["workloads"].append(describe_shaped_call(name, dims, weight, margin, shaped[name]))
+    return answer | {"inferred": inferred} | ({"restructured": True} if contract.made else {})
+
+
+def has_large_sizes(workloads: list[tuple]) -> bool:
+    """Whether the integer dims of a workload (name, dims, ...) have a large product."""
+    products_of_dims = [math.prod(v for v in w[1].values() if isinstance(v, int) and v > 0) for w in workloads]
+    return max(products_of_dims, default=0) > LARGE_PRODUCT
+
+
+def look_at_values(
+    with_values: Callable[[], Contract],
+    workloads: list[tuple],
+    shaped: dict[str, ShapedCall],
+    request: dict,
+    inferred: list[str],
+) -> dict:
+    """Return the fields of a ProbeResult that calls of the reference show.
+
+    Values are made at the workloads that their budget allows, in their order; the others have shapes alone.
+    """
+    answer: dict = {"workloads": []}
+    roles: dict[str, str] = {}
+    budget = ValueBudget(request["device"])
+    begun, needed_s = time.monotonic(), 2 * NEEDED_S
+    for call, dims in ((shaped.get(name), dims) for name, dims, *_ in workloads):
+        if call is not None:
+            require_memory(call.args, dims, request["memory_bytes"])
+    for name, dims, weight, margin, declared in workloads:
+        call = shaped.get(name)
+        if call is not None and not budget.affords(call):
+            add_operations(answer, call.counter)
+            answer["workloads"].append(describe_shaped_call(name, dims, weight, margin, call))
+            continue
+        if call is None and time.monotonic() - begun > PATIENCE_S:
+            raise ContractError(
+                f"reference.py: its shapes at the sizes before {format_dims(dims)} took {PATIENCE_S:g} s; give smaller "
+                f"sizes, or probe it where a GPU is"
+            )
+        contract = with_values()
         args = build_arguments(contract, name, dims, request)
         check_dims(contract, dims, request["reference"], given=bool(request["dims"]))
         contract.check_call(args)
         require_memory(args, dims, request["memory_bytes"])
-        if at == 0:
-            inferred += buffer_notes(contract, request, args)
+        first = not roles
+        if first:
+            inferred += buffer_notes(contract, request, args) + structure_notes(contract)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
-        counter, compared, coarse = run_once(
-            contract, args, dims, request, first=at == 0, roles=roles, inferred=inferred
-        )
-        answer.setdefault("operations", counter.names)
-        answer.setdefault("products", products(counter.names))
-        answer.setdefault("product_type", counter.main_type())
+        counter, compared, coarse = run_once(contract, args, dims, request, first=first, roles=roles, inferred=inferred)
+        add_operations(answer, counter)
         answer.setdefault("coarse", coarse)
+        before = time.monotonic()
         size = (
-            needed_bytes(contract, args, NEEDED_S)
+            needed_bytes(contract, args, min(NEEDED_S, max(needed_s, 1.0)))
             if declared is None
             else check_declared_bytes(name, declared, args, inferred)
         )
+        needed_s -= time.monotonic() - before
         figures = {"weight": weight, "margin": margin, "flops": counter.total or None, "unique_bytes": size}
         answer["workloads"].append(describe_workload(name, dims, args, compared) | figures)
-    return answer | {"inferred": inferred}
+    if not roles:
+        random = next((name for call in shaped.values() for name in call.random), None)
+        inferred.append(
+            "The reference's values are not checked yet (chance, changed inputs, constant outputs): at its sizes that "
+            f"takes this {'CPU' if request['device'] == 'cpu' else 'GPU'} minutes; smaller --dims show them."
+            + f" It draws random numbers ({random}), which may not reach its outputs."
+            * bool(random)
+        )
+    return answer
+
+
+def add_operations(answer: dict, counter: FlopCounter) -> None:
+    """Add the operators of a call to `answer`, unless an earlier workload has."""
+    answer.setdefault("operations", counter.names)
+    answer.setdefault("products", products(counter.names))
+    answer.setdefault("product_type", counter.main_type())
+
+
+def describe_shaped_call(name: str, dims: dict, weight: float, margin: float | None, call: ShapedCall) -> dict:
+    """Return a workload without values as a ProbedWorkload: all of its bytes count as needed."""
+    figures = {"flops": call.counter.total or None, "unique_bytes": total_bytes(call.args)}
+    return describe_workload(name, dims, call.args, {}) | {"weight": weight, "margin": margin} | figures
 
 
 def look_for_operators(library: list[str]) -> None:
@@ -73,12 +164,22 @@ def look_for_operators(library: list[str]) -> None:
             )
 
 
-def try_tentative_sizes(contract: Contract, request: dict) -> dict:
+def try_tentative_sizes(with_values: Callable[[], Contract], request: dict) -> dict:
     """Return for each list of sizes the first that the reference accepts, and its messages about the others before."""
     tried, refused = [], []
+    text, sizes = (
+        request["reference"],
+        [(format_dims(dims), dims) for choices in request["tentative"] for dims in choices],
+    )
+    is_large = re.search(r"^large = True", text, re.MULTILINE) or has_large_sizes(sizes)
+    shaped = calls_without_values(text, lambda _: sizes, request["parameters"])[1] if is_large else {}
     for choices in request["tentative"]:
         for dims in choices:
+            if (call := shaped.get(format_dims(dims))) is not None:
+                tried.append(describe_shaped_call(format_dims(dims), dims, 1.0, None, call))
+                break
             try:
+                contract = with_values()
                 args = contract.build(dims, 1, request["parameters"], request["pointer_elements"])
                 require_memory(args, dims, request["memory_bytes"])
                 set_roles(args, request["roles"])
@@ -120,12 +221,13 @@ def number(contract: Contract, name: str) -> float | None:
 
 
 def require_memory(args: list[Arg], dims: dict, memory: int) -> None:
-    """Raise ContractError unless inputs and outputs, a native copy and float64 copies fit in `memory` bytes."""
-    need = sum(a.value.numel() * (2 * a.value.element_size() + 16) for a in args if a.is_tensor)
+    """Raise ContractError unless `memory` bytes hold what one check has at once: each tensor twice, in the oracle and
+    where the kernel finds it, and its float64 copy."""
+    need = sum(a.value.numel() * (2 * a.value.element_size() + 8) for a in args if a.is_tensor)
     if need > memory:
         raise ContractError(
-            f"the workload {format_dims(dims)} needs about {need:,} bytes with its float64 copies, and {memory:,} are "
-            f"allowed; use smaller dims"
+            f"the workload {format_dims(dims)} needs about {need:,} bytes of memory with float64 copies, and "
+            f"{memory:,} are free here; use smaller dims"
         )
 
 
@@ -136,6 +238,21 @@ def buffer_notes(contract: Contract, request: dict, args: list[Arg]) -> list[str
     count = next((a.value.numel() for a in args if a.is_tensor), 0)
     origin = "as --ptr-size says" if request["pointer_elements"] else "the product of the two largest dims"
     return [f"Every pointer is a flat buffer of {count} elements ({origin})."]
+
+
+def structure_notes(contract: Contract) -> list[str]:
+    """Return a sentence for each thing that a kernel gets in another form than make_inputs gives it, or not at all."""
+    notes = [
+        f"{name} is fixed to {value!r}: the reference gets it, a kernel does not."
+        for name, value in contract.fixed.items()
+    ]
+    for name, made in contract.made.items():
+        parts = [leaf for leaf, _ in flatten(name, made) if leaf != name and leaf not in contract.fixed]
+        if parts:
+            notes.append(f"{name} is given to a kernel as {', '.join(parts)}; the reference gets it whole.")
+    for name, strides in contract.strides.items():
+        notes.append(f"{name}: its strides {strides} are not kept; reference and kernel get it contiguous.")
+    return notes
 
 
 def check_declared_bytes(name: str, declared: int, args: list[Arg], inferred: list[str]) -> int:
@@ -175,7 +292,7 @@ def run_once(
     Where the reference makes its own inputs, the first dims stand for all in what does not depend on size. At the first
     dims, chance, read outputs and degenerate outputs are looked for as well.
     """
-    counter = FlopCounter()
+    counter, begun = FlopCounter(), time.monotonic()
     own = copy_arguments(args)
     try:
         with counter:
@@ -191,8 +308,15 @@ def run_once(
     for a, b in zip(args, own, strict=True):
         if a.role == "input" and a.is_tensor and not is_equal(a.value, b.value):
             raise ContractError(
-                f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy"
+                f"reference.py: reference(...) changes its input {a.name!r}; name it in `inout`, or work on a copy"
             )
+    if (call_s := time.monotonic() - begun) * CALLS_OF_FIRST > CHECKS_S and contract.get("outputs") is not None:
+        if first:
+            inferred.append(
+                f"The reference's values are not checked further (chance, constant outputs): one call at "
+                f"{format_dims(dims)} takes {call_s:.0f} s here; smaller --dims show them."
+            )
+        return counter, {}, {}
     if first:
         look_for_chance(contract, args, own, returned, inferred)
         look_for_read_outputs(contract, args, own)

@@ -7,46 +7,51 @@ from harness.reference.determinism import is_equal
 RIVALS_FILE = "rivals.py"
 
 
-class Rival(Contract):
-    """The function that `name()` of rivals.py returns; it takes the reference's arguments and gives the same
-    results."""
+class OtherFunction(Contract):
+    """A function that takes the reference's arguments and gives the same results.
 
-    def __init__(self, source: str, name: str, reference: Contract):
-        self.module, self.name, self.reference = import_source(source, RIVALS_FILE), name, reference
-        self.function = call_or_contract_error(f"{name}()", getattr(self.module, name))
-        if not callable(self.function):
-            raise ContractError(
-                f"{RIVALS_FILE}: {name}() returned {type(self.function).__name__}; return a function of the "
-                f"reference's arguments"
-            )
-        self.has_make_inputs, self.takes, self.returns = reference.has_make_inputs, self._parameter_names(), False
+    A subclass sets `reference`, `function`, `takes`, `has_make_inputs`, and in `where` what messages call it.
+    """
+
+    returns = False
+    inputs_checked = 0
+    hint = ""
+    """Advice at the end of the sentence about a wrong result."""
+
+    @property
+    def made(self) -> dict:
+        """What the reference's make_inputs gave."""
+        return self.reference.made
+
+    @property
+    def leaves(self) -> set[str]:
+        """Names of the tensors that make_inputs gave with requires_grad."""
+        return self.reference.leaves
 
     def check(self, args: list[Arg], numeric: dict) -> None:
-        """Raise ContractError unless the rival computes the reference's result as accurately as a kernel must.
+        """Raise ContractError unless the function computes the reference's result as accurately as a kernel must.
 
         Its error must be within the floor of the dtype or twice torch's error, and within the cap. It must fill its
         outputs in their dtypes and leave its inputs unchanged.
         """
-        where = f"{RIVALS_FILE}: {self.name}(...)"
+        self.inputs_checked += 1
         if missing := self.missing_arguments(args):
             raise ContractError(
-                f"{where} takes {missing[0]!r}, but the reference's arguments are {', '.join(a.name for a in args)}"
+                f"{self.where} takes {missing[0]!r}, but the reference's arguments are "
+                f"{', '.join(a.name for a in args)}"
             )
         expected, _ = expected_outputs(self.reference, args)
         torch = native_outputs(self.reference, args)
         own = copy_arguments(args)
         mark(own)
-        try:
-            found = results(self, own)
-        except ContractError as error:
-            raise ContractError(str(error).replace("reference.py: reference(...)", where), error.log) from error
+        found = results(self, own)
         for before, after in zip(args, own, strict=True):
-            if before.is_tensor and before.role != "output" and not is_equal(before.value, after.value):
-                raise ContractError(f"{where} changes its input {before.name!r}; let it work on a copy")
+            if before.is_tensor and before.role == "input" and not is_equal(before.value, after.value):
+                raise self._wrong(f"{self.where} changes its input {before.name!r}; let it work on a copy")
         for one, out, native in zip(expected, found, torch, strict=True):
             if DTYPE_NAMES.get(out.dtype) != one.dtype:
-                raise ContractError(
-                    f"{where} gives {one.name!r} as {DTYPE_NAMES.get(out.dtype, out.dtype)}, which is {one.dtype}"
+                raise self._wrong(
+                    f"{self.where} gives {one.name!r} as {DTYPE_NAMES.get(out.dtype, out.dtype)}, which is {one.dtype}"
                 )
             difference, allowed = (
                 one.error(out, numeric),
@@ -58,4 +63,28 @@ class Rival(Contract):
                     difference["problem"]
                     or f"its error is {difference['error']:.2g}, and a kernel's may be {allowed:.2g}"
                 )
-                raise ContractError(f"{where} does not compute {one.name!r} as the reference does: {what}")
+                place = ", ".join(map(str, difference["index"]))
+                raise self._wrong(
+                    f"{self.where} does not compute {one.name!r} as the reference does: {what}; {one.name}[{place}] is "
+                    f"{difference['got']}, and the reference gives {difference['expected']}{self.hint}"
+                )
+
+    def _wrong(self, sentence: str) -> ContractError:
+        error = ContractError(sentence)
+        error.wrong = self.inputs_checked
+        return error
+
+
+class Rival(OtherFunction):
+    """The function that `name()` of rivals.py returns."""
+
+    def __init__(self, source: str, name: str, reference: Contract):
+        self.module, self.where, self.reference = import_source(source, RIVALS_FILE), "", reference
+        self.function = call_or_contract_error(f"{name}()", getattr(self.module, name))
+        if not callable(self.function):
+            raise ContractError(
+                f"{RIVALS_FILE}: {name}() returned {type(self.function).__name__}; return a function of the "
+                f"reference's arguments"
+            )
+        self.where = f"{RIVALS_FILE}: {name}(...)"
+        self.has_make_inputs, self.takes = reference.has_make_inputs, self._parameter_names()

@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.device import telemetry
 from harness.isolation import ipc, process_state, sandbox
 from harness.memory import host_buffers
-from harness.memory.input_ring import InfraError
+from harness.memory.input_ring import READ_ROLES, WRITTEN_ROLES, InfraError
 from harness.workers import trampoline
 
 WORKERS_FOLDER = Path(__file__).resolve().parent
@@ -174,14 +174,15 @@ class KernelProcess:
 
     def pack(self, arguments: list[dict], set_index: int, slot: int) -> bytes:
         """Return the arguments of one call, 8 bytes each; `arguments` are in ABI order with the values of scalars."""
+        # An in/out argument has a place among the inputs as well, where its content is kept.
         parts, inputs, outputs = [], iter(self.plan.offsets[set_index]), iter(self.slots.plan.offsets[slot])
         for argument in arguments:
             if argument["role"] == "scalar":
                 parts.append(struct.pack(SCALAR_FORMATS[argument["dtype"]], argument["value"]))
-            elif argument["role"] == "input":
-                parts.append(struct.pack("<Q", self.inputs + next(inputs)))
-            else:
-                parts.append(struct.pack("<Q", self.outputs + next(outputs)))
+                continue
+            kept = next(inputs) if argument["role"] in READ_ROLES else 0
+            written = argument["role"] in WRITTEN_ROLES
+            parts.append(struct.pack("<Q", self.outputs + next(outputs) if written else self.inputs + kept))
         return b"".join(parts)
 
     def prepare(self, packed: bytes) -> None:

@@ -19,9 +19,11 @@ import time
 import traceback
 from pathlib import Path
 
-from harness.device import graphs, precision
+from harness.device import graphs
 from harness.isolation import integrity, ipc, native, sandbox
 from harness.memory import cuda_driver
+from harness.memory.input_ring import READ_ROLES, WRITTEN_ROLES
+from harness.numerics import precision
 
 SPIN_SLACK_S = 150e-6
 """Seconds by which a spin exceeds one and a half times the longest recent launch of the train."""
@@ -50,6 +52,7 @@ FIXED_ATTRIBUTES = (
     "start",
     "end",
     "aside",
+    "ordered",
     "peeked",
     "sleep",
     "profiler",
@@ -87,6 +90,7 @@ class GpuBackend:
             self.driver.create_stream(),
             torch.zeros(PEEK_BYTES, dtype=torch.uint8, pin_memory=True),
         )
+        self.ordered = self.driver.create_stream(waits=True)
         self.sleep, self.profiler, self.clock = torch.cuda._sleep, torch.profiler, time.perf_counter
         self.cycles = self.driver.spin_rate(self.sleep, self.start, self.end)
         self.list_memory = torch.cuda.memory_snapshot
@@ -133,7 +137,7 @@ class GpuBackend:
         """Load a CUDA kernel's shared object and answer an error, if there is one."""
         self.snapshot.hold_machine_code()
         try:
-            self.functions[name] = native.Native(path), path
+            self.functions[name] = native.Native(path, self.ordered), path
         except OSError as error:
             return {"error": f"cannot be loaded: {str(error).replace(path, 'the library')}"}
         except AttributeError:
@@ -191,7 +195,7 @@ class GpuBackend:
             self.driver("cuCtxSynchronize")
         if self.spinning and message["calls"]:
             at, slot = message["calls"][0]
-            written = next(a["name"] for a in self.sets[at] if a["role"] == "output")
+            written = next(a["name"] for a in self.sets[at] if a["role"] in WRITTEN_ROLES)
             size = self.outputs[slot][written].nbytes
             self.peek_at = self.outputs[slot][written].data_ptr() + random.randrange(max(size - PEEK_BYTES, 0) + 1)
             self.peek_size = min(PEEK_BYTES, size)
@@ -374,19 +378,20 @@ class GpuBackend:
         """Return the keyword arguments of one call."""
         arguments = self.sets[at]
         if at not in self.inputs:
-            self.inputs[at] = self._tensors(arguments, "input", self.mapped[0][0], self.offsets[at])
+            self.inputs[at] = self._tensors(arguments, READ_ROLES, self.mapped[0][0], self.offsets[at])
         if slot not in self.outputs:
-            self.outputs[slot] = self._tensors(arguments, "output", self.mapped[1][0], self.slots[slot])
+            self.outputs[slot] = self._tensors(arguments, WRITTEN_ROLES, self.mapped[1][0], self.slots[slot])
+        # An in/out argument is in both; the kernel gets its slot.
         tensors = self.inputs[at] | self.outputs[slot]
         values = {a["name"]: a["value"] if a["role"] == "scalar" else tensors[a["name"]] for a in arguments}
         if isinstance(self.functions.get(self.name, (None,))[0], native.Native):
             return {a["name"]: native.to_c_argument(a["dtype"], values[a["name"]]) for a in arguments}
         return values
 
-    def _tensors(self, arguments: list[dict], role: str, base: int, offsets: list[int]) -> dict:
-        """Return the tensors of all arguments of a role, over mapped memory."""
+    def _tensors(self, arguments: list[dict], roles: tuple[str, ...], base: int, offsets: list[int]) -> dict:
+        """Return the tensors of all arguments of these roles, over mapped memory."""
         torch, tensors = self.torch, {}
-        chosen = [a for a in arguments if a["role"] == role]
+        chosen = [a for a in arguments if a["role"] in roles]
         for a, offset in zip(chosen, offsets, strict=True):
             dtype, elements = getattr(torch, a["dtype"]), 1
             for extent in a["shape"]:

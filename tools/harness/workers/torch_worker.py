@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
+from harness.numerics.precision import set_precision
 
 COMPILE_MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
 """Contestant -> mode of torch.compile. CUDA graphs are off, because they record addresses and each call has its own."""
@@ -35,13 +35,18 @@ class TorchBackend:
     def __init__(self):
         import torch
 
-        from harness.reference import contract, rival
+        from harness.reference import comparison, contract, rival, user_function
 
-        self.torch, self.contract, self.rivals = torch, contract, rival
+        self.torch, self.contract, self.rivals, self.user_functions = torch, contract, rival, user_function
+        self.copy_arguments = comparison.copy_arguments
         torch.set_num_threads(sandbox.torch_thread_count())
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []
+        """The arguments at each address, and `bound` the call with them."""
+        self.bound: list[partial] = []
+        self.changed: list[list[tuple]] = []
+        """(tensor, its content) of each in/out argument of each call."""
         self.captured = None
         """The graph of the last `capture`."""
 
@@ -69,9 +74,9 @@ class TorchBackend:
             given = {
                 a.name: self.torch.zeros_like(a.value) if roles[a.name] == "output" else a.value for a in arguments
             }
-            self.calls = [self._accepted_arguments(given)]
+            self.calls = [given]
             self.compile_for_inputs()
-        self.calls = []
+        self.calls = self.bound = []
 
     def begin(self, message: dict, fds) -> dict:
         """Load the contestant of a task."""
@@ -88,12 +93,15 @@ class TorchBackend:
             self.cycles = self.driver.spin_rate(self.torch.cuda._sleep, *self.events)
             self.launch_s = SPIN_SLACK_S
         self.reference = self.contract.Contract(self.task["reference"])
-        self.function = self.reference.function
         if self.mode in COMPILE_MODES:
             self._import_compiler()
+        elif message["function"]:
+            if self.device == "cpu":
+                with contextlib.suppress(ImportError):
+                    self.contract.interpret_triton()
+            self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device)
         elif self.mode != "eager":
             self.rival = self.rivals.Rival(self.task["rivals"]["source"], self.mode, self.reference)
-            self.function = self.rival.function
         return {}
 
     def _import_compiler(self) -> None:
@@ -116,9 +124,10 @@ class TorchBackend:
         extensions and compile again."""
         torch = self.torch
         torch._dynamo.reset()
-        self.function = torch.compile(self.reference.function, dynamic=False, mode=COMPILE_MODES[self.mode])
+        compiled = torch.compile(self.reference.function, dynamic=False, mode=COMPILE_MODES[self.mode])
+        self.bound = [partial(compiled, **self.reference.bind(call).keywords) for call in self.calls]
         try:
-            self.function(**self.calls[0])
+            self.bound[0]()
         except Exception:
             settings = torch._inductor.config.cpp
             if self.device != "cpu" or not settings.vec_isa_ok:
@@ -142,38 +151,60 @@ class TorchBackend:
             dtype = self.contract.DTYPES[a["dtype"]]
             if a["role"] == "output":
                 return torch.zeros(a["shape"], dtype=dtype, device=self.device)
-            return view(dtype, torch.Size(a["shape"]).numel(), next(remaining_offsets)).view(a["shape"])
+            content = view(dtype, torch.Size(a["shape"]).numel(), next(remaining_offsets)).view(a["shape"])
+            if a["role"] == "input":
+                return content
+            self.changed[-1].append((content.clone(), content))
+            return self.changed[-1][-1][0]
 
-        sets = []
+        self.reference.device = self.device
+        if made_by := message["arguments"][0][0].get("made_by"):
+            # What no kernel is given, and how make_inputs arranges the rest.
+            self.reference.build(made_by["dims"], made_by["seed"], [], 0)
+        sets, self.changed = [], []
         for arguments, offsets in zip(message["arguments"], message["offsets"], strict=True):
             remaining_offsets = iter(offsets)
+            self.changed.append([])
             sets.append(
                 [
                     self.contract.Arg(a["name"], argument_value(a, remaining_offsets), a["dtype"], a["role"])
                     for a in arguments
                 ]
             )
-        self.calls = [self._accepted_arguments({a.name: a.value for a in args}) for args in sets]
+        self.calls = [{a.name: a.value for a in args} for args in sets]
+        if self.reference.mentions_gradients and self.rival is None:
+            self.reference.call(self.copy_arguments(sets[0]))
         if self.mode in COMPILE_MODES:
             self.compile_for_inputs()
-        elif self.rival:
+            return {}
+        if self.rival:
             # Two sets of inputs, because a result that is cached for one must not be correct for the other.
+            self.rival.inputs_checked = 0
             for args in sets[:2]:
                 self.rival.check(args, self.task["numeric"])
             if self.device != "cpu":
                 torch.cuda.empty_cache()
+        self.bound = [(self.rival or self.reference).bind(call) for call in self.calls]
         return {}
 
     def set_scalars(self, message: dict, fds) -> dict:
         """Replace the scalars at each address by those of new inputs."""
         for call, scalars in zip(self.calls, message["scalars"], strict=True):
-            call.update(self._accepted_arguments(scalars))
+            call.update(scalars)
+        known = [(self.rival or self.reference).bind(call) for call in self.calls]
+        if self.mode in COMPILE_MODES:
+            known = [partial(self.bound[0].func, **call.keywords) for call in known]
+        self.bound = known
         return {}
 
-    def _accepted_arguments(self, given: dict) -> dict:
-        """Return those arguments that the contestant's function accepts."""
-        takes = (self.rival or self.reference).takes
-        return given if takes is None else {name: value for name, value in given.items() if name in takes}
+    def restore(self, message: dict, fds) -> dict:
+        """Give the in/out arguments of the calls in the train their content again."""
+        for at in message["train"]:
+            for tensor, content in self.changed[at]:
+                tensor.copy_(content)
+        if self.device != "cpu":
+            self.driver("cuCtxSynchronize")
+        return {}
 
     def _map_inputs(self, fd: int, size: int):
         """Map the inputs, which this process cannot write; return view(dtype, count, offset)."""
@@ -181,7 +212,7 @@ class TorchBackend:
         if self.device == "cpu":
             memory = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
             return lambda dtype, count, offset: torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
-        self.calls = []
+        self.calls, self.bound, self.changed = [], [], []
         if self.arena:
             torch.cuda.synchronize()
             self.driver.unmap(*self.arena)
@@ -195,7 +226,7 @@ class TorchBackend:
 
     def release_inputs(self, message: dict, fds) -> dict:
         """Release the inputs, which stay mapped as long as a tensor lies over them."""
-        self.calls, self.function = [], None
+        self.calls, self.bound, self.changed = [], [], []
         return {}
 
     def run(self, message: dict, fds) -> dict:
@@ -203,13 +234,13 @@ class TorchBackend:
         device."""
         if self.device == "cpu":
             for at in message["train"]:
-                self.function(**self.calls[at])
+                self.bound[at]()
             return {}
         self.driver.record(self.events[0], None)
         if message["replay"]:
             self.captured.replay()
         for at in message["train"] * (not message["replay"]):
-            self.function(**self.calls[at])
+            self.bound[at]()
         self.driver.record(self.events[1], None)
         self.driver("cuCtxSynchronize")
         return {"seconds": self.driver.elapsed(*self.events)}
@@ -219,10 +250,12 @@ class TorchBackend:
         from harness.device import graphs
 
         self._drop_graph()
-        calls = [partial(self.function, **self.calls[at]) for at in message["train"]]
+        calls = [self.bound[at] for at in message["train"]]
         try:
             self.captured = graphs.CapturedCalls(self.torch, calls)
-            return {"uncaptured": self.captured.wrong_replay(calls[0])}
+            self.restore(message, fds)
+            changed = [tensor for tensor, _ in self.changed[message["train"][0]]]
+            return {"uncaptured": self.captured.wrong_replay(calls[0], changed, partial(self.restore, message, fds))}
         except Exception as error:
             return {"uncaptured": error_answer(error)["error"]}
 
@@ -236,12 +269,13 @@ class TorchBackend:
         outlasted the spin even with few calls."""
         driver, addresses = self.driver, message["train"][:MAX_QUEUED_CALLS]
         for divisor in (1, 4):
+            self.restore(message, fds)
             train = addresses[: max(min(len(addresses) // divisor, int(MAX_SPIN_S / (2 * self.launch_s))), 1)]
             self.torch.cuda._sleep(int(min(1.5 * self.launch_s * len(train) + SPIN_SLACK_S, MAX_SPIN_S) * self.cycles))
             driver.record(self.events[0], None)
             launch_start = time.perf_counter()
             for at in train:
-                self.function(**self.calls[at])
+                self.bound[at]()
             self.launch_s = max((time.perf_counter() - launch_start) / len(train), 1e-6)
             driver.record(self.events[1], None)
             starved = driver.query(self.events[0]) != self.cuda.NOT_READY
@@ -255,7 +289,7 @@ def error_answer(error: Exception) -> dict:
     """Return the answer to a request that raised."""
     lines = str(error).strip().splitlines()
     if type(error).__name__ == "ContractError":
-        return {"error": lines[0], "log": traceback.format_exc()[-4000:]}
+        return {"error": lines[0], "wrong": error.wrong, "log": traceback.format_exc()[-4000:]}
     return {
         "error": f"{type(error).__name__}: {lines[0][:300] if lines else ''}",
         "log": traceback.format_exc()[-4000:],
@@ -268,7 +302,7 @@ def main() -> None:
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     backend = TorchBackend()
     verbs = (backend.warm_up, backend.begin, backend.attach, backend.set_scalars, backend.run, backend.run_queued)
-    verbs += (backend.release_inputs, backend.capture)
+    verbs += (backend.release_inputs, backend.capture, backend.restore)
     ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, error_answer)
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 
 from graph.artifacts import FinalBenchmark, ScoredPrediction
 from graph.report import final
-from graph.report.content.phrases import final_difference_words, gain_words, objective_words
-from tools.artifacts import UNBOUNDED_RATIO, Clock, Interval, Task, Workload
+from graph.report.content.authorship import NO_KERNEL_GIVEN, authors_of, authorship_words
+from graph.report.content.phrases import final_difference_words, gain_words, objective_words, over_function_words
+from tests.tools.builders import softmax
+from tools.artifacts import UNBOUNDED_RATIO, BaselineFunction, Clock, Interval, Task, Workload
 from tools.cli.formatting import format_speedup
 from tools.gate.ranking import FrameworkTimes
 from tools.gate.statistics import Objective
+from tools.tasks import execbench, gpumode, kernelbench
+from tools.tasks.suites import SUITE_MARK
 
 
 def test_a_factor_is_printed_with_its_interval_unless_nobody_knows_an_end() -> None:
@@ -48,6 +55,48 @@ def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
     text = final.render_benchmark(found.model_copy(update={**graphs, "by_graphs": True}), "r")
     assert "by the wall clock over replays of CUDA graphs" in text
     assert "by the wall clock over its replay: best 5 us. baseline cannot be captured: it waits." in text
+
+
+def test_factors_over_the_users_function_come_with_their_clock() -> None:
+    gain, loss = Interval(estimate=3.0, low=2.9, high=3.1), Interval(estimate=0.8, low=0.7, high=0.9)
+    found = FinalBenchmark(standings=(), overall={}, objective_s={}, unavailable={}, wall_s=1.0)
+    both = found.model_copy(update={"over_function": {"device-only": gain, "launch-included": loss}})
+    said = "Over your function: **3× [2.9, 3.1]** by the device, 0.8× [0.7, 0.9] (a loss) as Python calls it, with what it allocates."
+    assert over_function_words(both, "**") == said and said.replace("**", "") in final.render_benchmark(both, "r")
+    assert "your function" not in final.render_benchmark(found, "r")
+
+
+@pytest.mark.parametrize(
+    ("update", "authors", "said"),
+    [
+        ({}, ("submitter", "submitter"), "whoever submitted this run wrote the task; the baseline, v0, is"),
+        (
+            {"inferred": (f"{NO_KERNEL_GIVEN}v0 is what torch.compile makes of reference.py.",), "observed": True},
+            ("observed", "run"),
+            "the task was recorded from a run of the submitter's program; the baseline, v0, was written by this run.",
+        ),
+        (
+            {"reference": f"\n{SUITE_MARK}problem a task\n", "baseline_function": BaselineFunction(call="liger:rms")},
+            ("suite", "package"),
+            "the baseline, `liger:rms`, comes from a package that was installed there.",
+        ),
+        (
+            {"baseline_function": BaselineFunction(call="mine:f", files={"mine.py": "f = 3"})},
+            ("submitter", "submitter"),
+            "`mine:f`, is the submitter's own. Nobody else has said that the task asks for the right thing, or that",
+        ),
+    ],
+)
+def test_it_is_said_who_wrote_task_and_baseline(update: dict[str, object], authors: tuple[str, str], said: str) -> None:
+    task = softmax().model_copy(update=update)
+    assert authors_of(task) == authors
+    words = authorship_words(task)
+    assert said.lower() in words.lower() and ("Nobody else" in words) is ("submitter" in authors)
+
+
+@pytest.mark.parametrize("suite", [kernelbench, gpumode, execbench])
+def test_each_suite_marks_its_problems(suite: ModuleType) -> None:
+    assert SUITE_MARK in Path(suite.__file__ or "").read_text()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -12,7 +14,15 @@ from tests.support import Beside
 from tools.artifacts import Argument, Dims, Task
 from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.local import LocalExecutor
-from tools.executors.protocol import Case, CorrectnessRequest, CorrectnessResult, Parameter, ProbeRequest, ProbeResult
+from tools.executors.protocol import (
+    Case,
+    CorrectnessRequest,
+    CorrectnessResult,
+    Distribution,
+    Parameter,
+    ProbeRequest,
+    ProbeResult,
+)
 from tools.store.blobs import Blobs
 
 MADE = """
@@ -66,6 +76,52 @@ def scalar(name: str, dtype: str = "int32") -> Parameter:
 def shapes(seen: ProbeResult, count: int = 3) -> str:
     """The first arguments of the first workload: name, role and shape of each."""
     return ", ".join(f"{a.name} {a.role} {a.shape}" for a in seen.workloads[0].arguments[:count])
+
+
+LARGE = """
+import torch
+from torch import nn
+outputs = ["out"]
+large = True
+workloads = [{"name": "big", "dims": {"M": 40000}}, {"name": "small", "dims": {"M": 64}}]
+rate = [one.item() for one in torch.linspace(0, 1, 3)][0]
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.distributions.Cauchy(0, 2).sample((dims["M"], dims["M"])) * torch.randn(1, generator=g)
+    return {"x": x.float(), "out": torch.zeros(dims["M"], dims["M"])}
+
+def reference(x, out):
+    layer = nn.Linear(x.shape[1], 1, bias=False).to("cpu", x.dtype)
+    layer.weight = nn.Parameter(torch.ones_like(layer.weight))
+    return x @ x.mT + layer(x) * rate
+"""
+
+
+def test_shapes_of_a_large_workload_are_found_without_values(asker: Asker) -> None:
+    """The large call alone would take an hour here; the small one is made, and shows what values show."""
+    seen = asker.probe(LARGE, memory=1 << 40)
+    assert [w.arguments[0].shape for w in seen.workloads] == [(40000, 40000), (64, 64)]
+    assert (seen.workloads[0].flops or 0) > 2 * 40000**3 and not seen.unusable
+    assert "aten.mm" in seen.products and not any("not checked" in one for one in seen.inferred)
+    alone = asker.probe(LARGE, {"M": 40000}, memory=1 << 40)
+    assert any(
+        "values are not checked yet" in one and "draws random numbers (uniform_)" in one for one in alone.inferred
+    )
+
+
+def test_a_contract_is_known_where_its_values_are_refused(asker: Asker) -> None:
+    for reference, memory, said in (
+        (LARGE, 1 << 30, "float64 copies"),
+        (LARGE.replace("+ layer(x)", "+ torch.rand_like(x) + layer(x)"), 1 << 40, "called again"),
+    ):
+        seen = asker.probe(reference, memory=memory)
+        assert seen.error is None and said in seen.unusable
+        assert [w.arguments[0].shape[0] for w in seen.workloads] == [40000, 64]
+
+
+def test_a_missing_package_is_to_be_installed_where_jobs_run(asker: Asker) -> None:
+    assert "pip install nowhere there" in (asker.probe("import nowhere.kernels\n" + MADE).error or "")
 
 
 def test_nothing_in_the_jobs_folder_can_be_imported(asker: Asker) -> None:
@@ -231,9 +287,10 @@ def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker
 )  # fmt: skip
 def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list[str]) -> None:
     seen = asker.probe(reference)
-    assert seen.error is not None and not seen.workloads and "\n" not in seen.error
+    said = seen.error or seen.unusable
+    assert said and (seen.unusable or not seen.workloads) and "\n" not in said
     for word in words:
-        assert word in seen.error, seen.error
+        assert word in said
 
 
 def out_of(answer: str, inputs: str = '"x": torch.randn(B, 4), "b": torch.ones(B, 4)', setup: str = "") -> str:
@@ -287,9 +344,17 @@ DECLARED = 'outputs = "out"'
         ("b.clamp_(0, 3); return x[b]", f'{X}, "b": torch.arange(B) % 4, {OUT}', "", "out"),
         # Its sums move their last digits from one call to the next, which is not reading.
         ("return out.zero_().index_put_((torch.arange(200_000) % 10,), x, accumulate=True)", MANY, "", "out"),
-        # What is read and written in place has no kernel.
-        ("return x.relu_()", IN_PLACE, "", ["reads its output 'x' before writing it", "work on copies"]),
-        ("x.clamp_(-1e9, 1e9)", IN_PLACE, "", ["reads its output 'x' before writing it", "work on copies"]),
+        # What is read and written in place is named in `inout`.
+        ("return x.relu_()", IN_PLACE, "", ["reads its output 'x' before writing it", 'inout = ("x",)', "noise"]),
+        ("x.clamp_(-1e9, 1e9)", IN_PLACE, "", ["reads its output 'x' before writing it", 'inout = ("x",)']),
+        (
+            "out.copy_(x + b)",
+            IN_PLACE,
+            'outputs = "b", "out"',
+            ["reads 'b'", "take it out of `outputs` if the kernel only"],
+        ),
+        ("x += 1", X, 'inout = "x"; outputs = "x"', ["'x' is named in `inout` and in `outputs`"]),
+        ("x += 1; return x, x.sum(0)", X, 'inout = "x"', ["returns more than its `inout`", "`outputs`"]),
         ("return x + torch.rand_like(x)", f"{X}, {OUT}", DECLARED, ["gives another 'out' when it is called again"]),
         ("return 2 * x + out", f"{X}, {OUT}", DECLARED, ["reads its output 'out' before writing it"]),
         ("return x.to_sparse()", f"{X}, {OUT}", DECLARED, ["returned a torch.sparse_coo tensor"]),
@@ -306,6 +371,90 @@ def test_an_output_is_a_tensor_that_is_not_read_and_what_has_none_is_told_what_t
         assert seen.error is None and [a.name for a in seen.workloads[0].arguments if a.role == "output"] == [found]
     else:
         assert seen.error is not None and not [piece for piece in found if piece not in seen.error], seen.error
+
+
+@pytest.mark.parametrize(
+    ("answer", "setup", "roles"),
+    [
+        ("x.mul_(2).add_(b)", "", "inout input input"),
+        ("return x.mul_(2).add_(b)", "", "inout input input"),
+        ("return 2 * x + b", "", "inout input input"),
+        ("out.copy_(x + b); x.mul_(2)", "", "inout input output"),
+        ("x.mul_(2); return (x + b).clone()", 'outputs = "out"', "inout input output"),
+        ("return 2 * x, x + b", 'outputs = "out"', "inout input output"),
+    ],
+)
+def test_an_argument_that_is_read_and_written_is_both(asker: Asker, answer: str, setup: str, roles: str) -> None:
+    given = f'{X}, "b": torch.ones(B, 4), {OUT}'
+    seen = asker.probe(out_of(answer, given, f'inout = ("x",)\n{setup}'))
+    assert seen.error is None, seen.error
+    (workload,) = seen.workloads
+    assert " ".join(a.role for a in workload.arguments[:3]) == roles
+    # x counts twice, as it is read and written; all three tensors have 128 bytes.
+    assert workload.unique_bytes == 4 * 128
+
+
+def test_what_a_cache_keeps_need_neither_be_read_nor_written(asker: Asker) -> None:
+    given = '"x": torch.randn(B, 4), "b": torch.randn(1000, 4)'
+    seen = asker.probe(out_of("b[7] = x[0]", given, 'inout = ("b",)'))
+    assert seen.error is None and seen.workloads[0].unique_bytes == 4 * 8
+
+
+def test_fixed_values_and_parts_reach_the_reference_as_they_were_made(asker: Asker) -> None:
+    setup = "import collections, dataclasses\nPair = collections.namedtuple('Pair', 'a b')\n"
+    setup += "@dataclasses.dataclass\nclass C:\n    w: object\n    e: float\n"
+    given = """"x": [torch.randn(B, 4), torch.randn(B, 4)], "b": None, "gate": C(torch.ones(4), 0.5), "self": "relu",
+        "what": torch.float64, "mask": Pair(torch.ones(4), {"in": torch.ones(4)}), "out": torch.empty(B, 4)"""
+    answer = """assert b is None and rest["self"] == "relu" and rest["what"] is torch.float64
+    return (x[0] + x[1]) * gate.w * gate.e + mask.a * mask.b["in"]"""
+    seen = asker.probe(out_of(answer, given, setup))
+    assert seen.error is None, seen.error
+    assert [a.name for a in seen.workloads[0].arguments] == [
+        "x_0",
+        "x_1",
+        "gate_w",
+        "gate_e",
+        "mask_a",
+        "mask_b_in",
+        "out",
+        "B",
+    ]
+    said = " ".join(seen.inferred)
+    assert (
+        "b is fixed to None" in said
+        and "self is fixed to 'relu'" in said
+        and "x is given to a kernel as x_0, x_1" in said
+    )
+    changing = asker.probe(out_of("return x", f'{X}, "b": str(seed), {OUT}'))
+    assert changing.error is None or "other fixed values" in changing.error
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "return torch.autograd.grad(torch.tanh(x), x, b)[0]",
+        "torch.tanh(x).backward(b); return x.grad",
+        "x = x.detach().requires_grad_(); out.copy_(torch.autograd.grad(torch.tanh(x), x, b)[0])",
+    ],
+)
+def test_a_reference_may_ask_for_gradients(asker: Asker, answer: str) -> None:
+    given = '"x": torch.randn(B, 4, requires_grad=True), "b": torch.randn(B, 4), "out": torch.empty(B, 4)'
+    seen = asker.probe(out_of(answer, given))
+    assert seen.error is None and shapes(seen) == "x input (8, 4), b input (8, 4), out output (8, 4)", seen.error
+    assert not any("float64" in said for said in seen.inferred)
+
+
+def test_what_changes_nothing_is_said(asker: Asker) -> None:
+    said = " ".join(
+        asker.probe(out_of("return x.sort(-1).values + b * 0", f'{X}, "b": torch.randn(B, 4), {OUT}')).inferred
+    )
+    assert "other values of the input 'b' alone change no output" in said and "input 'x'" not in said
+    said = " ".join(asker.probe(out_of("return (x * 0).cos().cumsum(-1)", f"{X}, {OUT}")).inferred)
+    assert "output 'out' is the same for other inputs" in said
+    said = " ".join(
+        asker.probe(out_of("return x + 1", '"x": torch.randn(4, B).t(), "out": torch.empty(B, 4)')).inferred
+    )
+    assert "its strides (1, 8) are not kept" in said
 
 
 def test_indices_are_not_written_where_values_belong(asker: Asker) -> None:
@@ -403,7 +552,7 @@ def test_randomness_that_does_not_reach_the_outputs_is_allowed(asker: Asker) -> 
 
 def test_dims_beyond_memory_say_how_much(asker: Asker) -> None:
     seen = asker.probe(MADE, {"M": 4000, "N": 4000, "K": 8}, memory=64 << 20)
-    assert seen.error is not None and "M=4000" in seen.error and "bytes" in seen.error
+    assert "M=4000" in seen.unusable and "bytes" in seen.unusable
     parameters = (pointer("x"), scalar("N"))
     seen = asker.probe("def reference(x, N):\n    x *= 2\n", {"N": 2**40}, parameters=parameters)
     assert seen.error is not None and "memory" in seen.error
@@ -456,6 +605,97 @@ def test_integers_and_unwritten_elements(asker: Asker, tmp_path_factory: pytest.
         job = harness_job(request, {"candidate.so": asker.blobs.put((folder / "k.so").read_bytes())}, asker.blobs)
         result = read_answer(asker.executor.run(job), asker.blobs, CorrectnessResult).cases[0]
         assert result.status == status, result.reason
+
+
+NEGATED = """
+import torch
+
+outputs = ("out", "wide")
+
+
+def make_inputs(dims, seed):
+    x = torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed)).to(torch.DTYPE)
+    return {"x": x, "out": torch.empty_like(x), "wide": torch.empty(dims["N"]), "N": dims["N"]}
+
+
+def reference(x, **rest):
+    return (-x.to(torch.float32)).to(x.dtype), x.to(torch.float32)
+"""
+NEGATE = """#include <cmath>
+#include <cstdint>
+extern "C" void solve(const uint8_t* x, uint8_t* out, float* wide, int N) {
+  for (int i = 0; i < N; ++i) {
+    const int exponent = (x[i] & 127) >> BITS, rest = x[i] & ((1 << BITS) - 1);
+    const float size = std::ldexp((exponent ? 1 << BITS : 0) + rest, (exponent ? exponent : 1) - BIAS - BITS);
+    wide[i] = x[i] & 128 ? -size : size;
+    out[i] = x[i] ^ 128;
+  }
+}
+"""
+UNPACKED = """
+import torch
+
+outputs = ("out",)
+
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    packed = torch.randint(256, (dims["N"] // 2,), generator=g, dtype=torch.uint8)
+    scale = torch.rand(dims["N"] // 16, generator=g).to(torch.float16)
+    return {"packed": packed, "scale": scale, "out": torch.empty(dims["N"]), "N": dims["N"]}
+
+
+def reference(packed, scale, **rest):
+    numbers = torch.stack([packed & 15, packed >> 4], 1).flatten().to(scale.dtype) - 8
+    return (numbers.view(-1, 16) * scale[:, None]).flatten().to(torch.promote_types(scale.dtype, torch.float32))
+"""
+UNPACK = """#include <cstdint>
+extern "C" void solve(const uint8_t* packed, const _Float16* scale, float* out, int N) {
+  for (int i = 0; i < N; ++i) out[i] = ((packed[i / 2] >> i % 2 * 4 & 15) - 8) * (float)scale[i / 16];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "kernel", "wrong"),
+    [
+        (
+            NEGATED.replace("DTYPE", "float8_e4m3fn"),
+            NEGATE.replace("BITS", "3").replace("BIAS", "7"),
+            ("^ 128", "^ 129"),
+        ),
+        (NEGATED.replace("DTYPE", "float8_e5m2"), NEGATE.replace("BITS", "2").replace("BIAS", "15"), ("^ 128", "^ 0")),
+        (UNPACKED, UNPACK, ("- 8)", "- 7)")),
+    ],
+    ids=["e4m3", "e5m2", "int4"],
+)
+def test_numbers_of_8_and_4_bits_reach_a_kernel_and_are_decoded_exactly(
+    asker: Asker, tmp_path: Path, reference: str, kernel: str, wrong: tuple[str, str]
+) -> None:
+    seen = asker.probe(reference, {"N": 128})
+    assert seen.error is None and "Degenerate" not in " ".join(seen.inferred)
+    arguments = tuple(
+        Argument(name=a.name, role=a.role, dtype=a.dtype, shape=tuple(map(str, a.shape)))
+        for a in seen.workloads[0].arguments
+    )
+    task = Task(name="narrow", language="cpp", arguments=arguments, reference=reference, workloads=())
+    libraries = {}
+    for name, text in {"right": kernel, "wrong": kernel.replace(*wrong)}.items():
+        (tmp_path / f"{name}.cpp").write_text(text)
+        subprocess.run(
+            ["g++", "-O1", "-shared", "-fPIC", "-o", tmp_path / f"{name}.so", tmp_path / f"{name}.cpp"], check=True
+        )
+        libraries[f"{name}.so"] = asker.blobs.put((tmp_path / f"{name}.so").read_bytes())
+    cases = tuple(
+        Case(workload="w", dims={"N": 128}, seed=at, distribution=name)
+        for at, name in enumerate(get_args(Distribution))
+    )
+    for name, statuses in (("right", {"passed"}), ("wrong", {"failed"})):
+        request = CorrectnessRequest(task=task, libraries={"candidate": f"{name}.so"}, cases=cases)
+        answer = read_answer(
+            asker.executor.run(harness_job(request, libraries, asker.blobs)), asker.blobs, CorrectnessResult
+        )
+        assert {case.status for case in answer.cases} == statuses, [case.reason for case in answer.cases]
 
 
 DRAWN = "def make_inputs(dims, seed):\n    x = torch.rand(dims['N'], generator=torch.Generator().manual_seed(seed))\n"

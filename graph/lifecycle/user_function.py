@@ -1,0 +1,93 @@
+"""The user's own function, checked against the reference and timed before anything else is."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Literal
+
+from tools.artifacts import Artifact, Record
+from tools.cli.formatting import format_seconds
+from tools.errors import InfrastructureError, SettingsError
+from tools.executors.base import Device, Executor, pick_device, reason_if_device_missing
+from tools.gate import confirmation
+from tools.gate.judge_settings import JudgeSettings
+from tools.gate.ranking import USER_FUNCTION
+from tools.judge.judge import Judge
+from tools.languages.base import open_language
+from tools.store.records import Records
+from tools.tasks.loader import LoadedTask
+
+
+class FunctionCheck(Artifact):
+    """What a few calls of the user's function showed."""
+
+    call: str
+    status: Literal["agrees", "wrong", "not_timed"]
+    reason: str = ""
+    """Why it could not be timed, or what it computes otherwise than the reference, as a sentence without an end."""
+    seconds: float | None = None
+    """Weighted sum of the median times of a call of each workload, by the device's events on a GPU; None: not timed."""
+    device: str = ""
+
+    def sentence(self) -> str:
+        """Return the result in one sentence."""
+        if self.status == "wrong":
+            return f"{self.reason}; correct the one that is wrong"
+        if self.status == "not_timed":
+            about = self.reason if self.reason.startswith(self.call) else f"{self.call}: {self.reason}"
+            return f"{about}, so it is not timed"
+        timed = "" if self.seconds is None else f"; {format_seconds(self.seconds)} at {self.device}"
+        return f"{self.call} agrees with the reference{timed}{f' ({self.reason})' if self.reason else ''}"
+
+
+def check_user_function(
+    loaded: LoadedTask, executor: Executor, records: Records, policy: JudgeSettings, environment: str = ""
+) -> FunctionCheck | None:
+    """Check the task's own function with two inputs of each workload, and time it where the device of the task's
+    language is; None: the task names none."""
+    task, function = loaded.task, loaded.task.baseline_function
+    if function is None:
+        return None
+    language = open_language(task.language)
+    absent = reason_if_device_missing(executor.devices(), language.device)
+    device = pick_device(executor.devices(), "cpu" if absent else language.device)
+    judge = Judge(
+        task,
+        language,
+        executor,
+        records,
+        environment=environment,
+        device=device.label,
+        secret=executor.draw_secret(),
+        policy=policy,
+        emit=lambda kind, details: None,
+    )
+    try:
+        record = judge.read_or_check_user_function(device.kind)
+    except InfrastructureError as error:
+        return FunctionCheck(call=function.call, status="not_timed", reason=str(error).rstrip("."))
+    return _function_check(function.call, record, device, absent)
+
+
+def _function_check(call: str, record: Record, device: Device, absent: str | None) -> FunctionCheck:
+    result = confirmation.Contest.model_validate(record.payload).result
+    if USER_FUNCTION in result.wrong:
+        return FunctionCheck(call=call, status="wrong", reason=result.unavailable[USER_FUNCTION].rstrip("."))
+    if USER_FUNCTION in result.unavailable:
+        reason = result.unavailable[USER_FUNCTION].rstrip(".")
+        return FunctionCheck(call=call, status="not_timed", reason=f"{reason} ({absent})" if absent else reason)
+    if absent:
+        reason = f"on the CPU, in Triton's interpreter where it is Triton's, and not timed: {absent}"
+        return FunctionCheck(call=call, status="agrees", reason=reason)
+    contest = confirmation.Contest.model_validate(record.payload)
+    seconds = sum(
+        contest.weights[w.workload] * median([r[USER_FUNCTION] for r in w.kernel_rounds or w.rounds])
+        for w in result.workloads
+    )
+    return FunctionCheck(call=call, status="agrees", seconds=seconds, device=device.name)
+
+
+def require_agreement(found: FunctionCheck | None, task: str) -> None:
+    """Raise SettingsError if the user's function computes something else than the reference."""
+    if found is not None and found.status == "wrong":
+        raise SettingsError(f"{task}: task.yaml: baseline: {found.sentence()}, and run again")

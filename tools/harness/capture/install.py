@@ -1,0 +1,175 @@
+"""Starts the recorder in the user's process, before the program's first line: on import, and in the main script."""
+
+import ast
+import builtins
+import functools
+import importlib.abc
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from harness.capture.recorder import Recorder
+from harness.capture.targets import OperatorTarget, wrap_target
+
+VARIABLE = "KERNELWRIGHT_CAPTURE"
+"""Environment variable "FOLDER\\nTARGET" of an observed process and its children."""
+HOOK = "__kernelwright_observe__"
+_recorder = None
+
+
+class ObservingFinder(importlib.abc.MetaPathFinder):
+    """Finds the modules of `watched` (name -> call) by the finders that come after it."""
+
+    watched: dict = {}
+
+    def find_spec(self, name, path, target=None):
+        """Return the module's spec with a loader that calls, or None for any other module."""
+        if name not in self.watched:
+            return None
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                self.watched[name](module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def start() -> None:
+    """Install the recorder that the environment asks for."""
+    global _recorder
+    folder, target = os.environ[VARIABLE].split("\n")
+    _recorder = Recorder(target, folder)
+    watched = {"triton.runtime.jit": watch_launches, "triton.runtime.interpreter": watch_launches}
+    watched["triton.runtime.autotuner"] = watch_autotuner
+    module_name, colon, path = target.partition(":")
+    if target.startswith("op:") or not colon:
+        watched["torch"] = functools.partial(watch_operator, target=OperatorTarget(target))
+    elif module_name != "__main__":
+        watched[module_name] = functools.partial(watch_attribute, path=path)
+    else:
+        import runpy
+
+        # A child that multiprocessing spawns runs the script again as __mp_main__.
+        def code_of_file(*arguments, original=runpy._get_code_from_file):
+            code = script_code(arguments[-1])
+            return (code, arguments[-1]) if isinstance(original(*arguments), tuple) else code
+
+        runpy._get_code_from_file = code_of_file
+        setattr(builtins, HOOK, observe)
+    ObservingFinder.watched = watched
+    sys.meta_path.insert(0, ObservingFinder())
+
+
+def observe(value):
+    """Wrap a value that the main script has just bound to the target's name."""
+    try:
+        return wrap_target(value, _recorder)
+    except TypeError as error:
+        _recorder.problems[f"{_recorder.target} cannot be observed: {error}"] = 1
+        return value
+
+
+def watch_attribute(module, path: str) -> None:
+    """Wrap an attribute of a module that has been imported."""
+    *owners, name = path.split(".")
+    try:
+        owner = functools.reduce(getattr, owners, module)
+        setattr(owner, name, observe(getattr(owner, name)))
+    except AttributeError:
+        public = ", ".join(sorted(one for one, held in vars(module).items() if one[0] != "_" and callable(held)))
+        _recorder.problems[f"{module.__name__} defines no {path}; it defines {public or 'nothing'}"] = 1
+
+
+# ---------------------------------------------------------------- Triton and operators
+
+
+def watch_launches(module) -> None:
+    """Let each jitted function of Triton record its launches."""
+    for name in ("JITFunction", "InterpretedFunction"):
+        kind = vars(module).get(name)
+        if kind is not None and kind.__module__ == module.__name__:
+            kind.run = recorded_launch(kind.run)
+
+
+def recorded_launch(run):
+    """Return `run` of a jitted function, extended to record the target's launches and to note all others."""
+
+    @functools.wraps(run)
+    def launch(jitted, *args, **kwargs):
+        target = _recorder.kernels.get(id(jitted))
+        if target is not None and not kwargs.get("warmup"):
+            return _recorder.call(target, functools.partial(run, jitted), args, kwargs)
+        if _recorder.depth and not _recorder.tuning:
+            options = {name: str(value) for name, value in kwargs.items() if isinstance(value, (int, float, tuple))}
+            _recorder.launches.append({"kernel": jitted.__name__, **options})
+        return run(jitted, *args, **kwargs)
+
+    return launch
+
+
+def watch_autotuner(module) -> None:
+    """Mark the trials of an autotuner."""
+    bench = module.Autotuner._bench
+
+    @functools.wraps(bench)
+    def marked(*args, **kwargs):
+        _recorder.tuning += 1
+        try:
+            return bench(*args, **kwargs)
+        finally:
+            _recorder.tuning -= 1
+
+    module.Autotuner._bench = marked
+
+
+def watch_operator(torch, target) -> None:
+    """Let all operators of torch pass by the recorder."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Observer(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if not target.matches(func):
+                return func(*args, **(kwargs or {}))
+            _recorder.described = target.line()
+            return _recorder.call(target, func, args, kwargs or {})
+
+    Observer().__enter__()
+
+
+# ---------------------------------------------------------------- the main script
+
+
+def script_code(path, source=None):
+    """Return the code of the main script, which is read and not changed on disk, with a call of the hook after each
+    statement of the module that binds the target's name."""
+    name = _recorder.target.partition(":")[2].partition(".")[0]
+    tree = ast.parse(Path(path).read_bytes() if source is None else source, str(path))
+    for at, one in reversed([*enumerate(tree.body, 1)]):
+        if name in (getattr(one, "name", ""), *(getattr(bound, "id", "") for bound in getattr(one, "targets", ()))):
+            tree.body[at:at] = ast.parse(f"{name} = {HOOK}({name})").body
+    return compile(tree, str(path), "exec", dont_inherit=True)
+
+
+def run_main(argv: list) -> None:
+    """Run a script, or a module after -m, as `__main__`, with the target observed in it."""
+    main = sys.modules["__main__"]
+    if argv[0] == "-m":
+        spec = importlib.util.find_spec(argv[1])
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{argv[1]}.__main__")
+        path, sys.argv = spec.origin, [spec.origin, *argv[2:]]
+        main.__spec__, main.__package__ = spec, spec.parent
+        code = script_code(path, spec.loader.get_source(spec.name))
+    else:
+        path, sys.argv = argv[0], argv
+        sys.path[0] = str(Path(path).resolve().parent)
+        main.__spec__ = None
+        code = script_code(path)
+    main.__file__ = path
+    exec(code, main.__dict__)

@@ -1,0 +1,1 @@
+"""The precision in which torch, and Triton's interpreter, compute."""

@@ -1,0 +1,179 @@
+"""Loads the user's own function as it is: a function, a module's class, or an autograd function's. Needs torch."""
+
+import contextlib
+import copy
+import functools
+import importlib
+import inspect
+import itertools
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from harness.reference.contract import Arg, Contract, ContractError, call_or_contract_error
+from harness.reference.rival import OtherFunction
+from harness.reference.structures import FIXED
+
+BUILD_LIMIT_S = 240.0
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class UserFunction(OtherFunction):
+    """The function that `call` names, with those of the reference's arguments that it takes.
+
+    They are given by name, and by position where its parameters have other names or cannot be read. Arguments that are
+    called as a module's parameters or buffers (`layer_weight` or `state_layer_weight` for `layer.weight`) take their
+    place.
+    """
+
+    def __init__(self, given: dict, reference: Contract, device: str):
+        self.where, self.reference = given["call"], reference
+        self.has_make_inputs, self.takes = reference.has_make_inputs, None
+        self.names: list[str] | None = None
+        """The arguments of a call, in its order; None: not known yet."""
+        self.by_name, self.weights, self.module, self.hint = True, {}, None, ""
+        """`weights`: argument -> the parameter or buffer of `module` whose place it takes."""
+        named = call_or_contract_error(f"{self.where}: importing it", _named_object, given)
+        if isinstance(named, type) and issubclass(named, torch.autograd.Function):
+            own = named.setup_context is not torch.autograd.Function.setup_context
+            self.function, self.signature, self.by_name = named.apply, _signature(named.forward, 0 if own else 1), False
+        elif isinstance(named, type) and issubclass(named, torch.nn.Module):
+            self.module = call_or_contract_error(f"{self.where}(...)", _construct, named, given["init"]).to(device)
+            self.function, self.signature = self.module, _signature(self.module.forward)
+        else:
+            self.function, self.signature = named, _signature(named)
+        if not callable(self.function):
+            raise ContractError(f"{self.where} is {type(named).__name__}, which cannot be called; name a function")
+
+    def missing_arguments(self, args: list[Arg]) -> list[str]:
+        """Decide how the function is called with these arguments; ContractError where it cannot be."""
+        self._match_weights(args)
+        numbers = {a.name for a in args if not a.is_tensor} | {
+            name for name, one in self.made.items() if isinstance(one, FIXED) and all(a.name != name for a in args)
+        }
+        outputs = {a.name for a in args if a.role == "output"}
+        every = [name for name in self.made or [a.name for a in args] if name not in self.weights]
+        tensors, inputs = ([n for n in every if n not in left_out] for left_out in (numbers, outputs))
+        parameters = self.signature or []
+        plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        required = [p for p in plain if p.default is p.empty]
+        named = {p.name for p in plain if p.kind is not p.POSITIONAL_ONLY} & {*every}
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            named |= {*inputs}
+        if named and all(p.name in named for p in required):
+            # apply() of an autograd function takes no names, and has the order of forward().
+            in_order = [p.name for p in itertools.takewhile(lambda p: p.name in named, plain)]
+            self.names = [name for name in every if name in named] if self.by_name else in_order
+            return []
+        self.by_name = False
+        at_least, at_most = sum(p.kind in POSITIONAL for p in required), sum(p.kind in POSITIONAL for p in plain)
+        if self.signature is None:
+            at_least, at_most = self._counted_in_docstring(len(every))
+        elif any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            at_most = len(every)
+        read = [name for name in inputs if name in tensors]
+        choices = (read, inputs, every, tensors) if self.signature is None else (inputs, read, every, tensors)
+        fitting = [names for names in choices if at_least <= len(names) <= at_most]
+        if not fitting or any(p.kind is p.KEYWORD_ONLY for p in required):
+            takes = ", ".join(p.name for p in parameters) or f"{at_least} arguments"
+            raise ContractError(
+                f"{self.where} takes ({takes}), and the reference's arguments are ({', '.join(every)}); give both the "
+                f"same names"
+            )
+        self.names = fitting[0]
+        return []
+
+    def _counted_in_docstring(self, most: int) -> tuple[int, int]:
+        """Return the least and the largest number of arguments of a function in C++, whose docstring says it."""
+        said = re.search(r"\w\(([^()]*)\) ->", self.function.__doc__ or "")
+        return (said[1].count(":"),) * 2 if said else (0, most)
+
+    def _match_weights(self, args: list[Arg]) -> None:
+        if self.module is None:
+            return
+        own = {name: key for key in self.module.state_dict(keep_vars=True) for name in _argument_names(key)}
+        forward = {p.name for p in self.signature or ()}
+        self.weights = {a.name: own[a.name] for a in args if a.is_tensor and a.name in own and a.name not in forward}
+        trained = [key for key, _ in self.module.named_parameters() if key not in self.weights.values()]
+        if trained:
+            self.hint = (
+                f" (no argument of the reference is called like its parameter {trained[0]}, which keeps the "
+                f"constructor's values)"
+            )
+
+    def bind(self, given: dict):
+        """Return the call with these arguments; a module gets its own parameters for each."""
+        given = given | self.arrange(given)
+        function = self.function
+        if self.weights:
+            # A copy that shares what it does not take from the arguments.
+            shared = {id(one): one for one in (*self.module.parameters(), *self.module.buffers())}
+            function = copy.deepcopy(self.module, shared)
+            for name, key in self.weights.items():
+                path, _, leaf = key.rpartition(".")
+                owner = function.get_submodule(path)
+                is_parameter = leaf in owner._parameters
+                value = torch.nn.Parameter(given[name], requires_grad=False) if is_parameter else given[name]
+                setattr(owner, leaf, value)
+        if self.by_name:
+            return functools.partial(function, **{name: given[name] for name in self.names})
+        return functools.partial(function, *(given[name] for name in self.names))
+
+
+def _argument_names(key: str) -> tuple[str, str]:
+    """Return the names of an argument for the parameter or buffer `key` of a module."""
+    flat = key.replace(".", "_")
+    return flat, f"state_{flat}"
+
+
+def _signature(function, skipped: int = 0) -> list[inspect.Parameter] | None:
+    """Return the function's parameters without the first `skipped`; None if they cannot be read."""
+    try:
+        return list(inspect.signature(function).parameters.values())[skipped:]
+    except (TypeError, ValueError):
+        return None
+
+
+def _named_object(given: dict):
+    """Return the object that `module:name` names, after the user's files are written and built."""
+    folder = Path(tempfile.mkdtemp(prefix="baseline-", dir=Path.cwd()))
+    for path, text in given["files"].items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    if given["build"]:
+        argv = [sys.executable if word == "{python}" else word for word in given["build"]]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False)
+        if done.returncode:
+            end = " | ".join(f"{done.stdout}{done.stderr}".strip().splitlines()[-3:])
+            raise ContractError(f"{given['call']}: `{' '.join(argv)}` ended with {done.returncode}: {end[-600:]}")
+    sys.path.insert(0, str(folder))
+    module, _, path = given["call"].partition(":")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ContractError(
+            f"{given['call']}: there is no module {error.name!r}, neither in baseline/ nor in the Python that runs "
+            f"jobs ({sys.executable}); put its file into baseline/, or install it there"
+        ) from error
+    for name in path.split("."):
+        if not hasattr(found, name):
+            known = ", ".join(name for name, one in vars(found).items() if callable(one) and name[0] != "_")
+            raise ContractError(f"{given['call']}: {module} has no {name!r}; it has {known[:300] or 'no function'}")
+        found = getattr(found, name)
+    return found
+
+
+def _construct(kind, init):
+    """Return the module that its class makes of `init`, else of get_init_inputs() beside it, else of nothing."""
+    if isinstance(init, dict):
+        return kind(**init)
+    if not init:
+        with contextlib.suppress(AttributeError):
+            init = sys.modules[kind.__module__].get_init_inputs()
+    return kind(*init)
