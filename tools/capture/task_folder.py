@@ -21,6 +21,7 @@ from tools.tasks.python_file import project_files
 
 CALL = "observed_call"
 """Name of the baseline's module and function where the user's own cannot be called with the task's arguments."""
+MAX_LOADED_FILES = 300
 CONFIG = """\
 task: .
 # models: {default: {provider: anthropic, model: claude-opus-5-5}}
@@ -101,8 +102,13 @@ def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str
     file = Path(observation.modules[module])
     source = file.read_text(encoding="utf-8")
     root, texts = project_files(file, source, file.parents[module.count(".") + (file.stem == "__init__")])
+    # What a package runs when it is imported is part of how the function works, unless the program is a large one.
+    imported = {Path(path) for name, path in observation.modules.items() if not name.startswith("__")}
+    loaded = [one for one in imported if one.is_relative_to(root) and one.is_file()]
+    if len(loaded) <= MAX_LOADED_FILES:
+        texts |= {one.relative_to(root).as_posix(): one.read_text(encoding="utf-8", errors="replace") for one in loaded}
     if module == "__main__":
-        del texts[file.relative_to(root).as_posix()]
+        texts.pop(file.relative_to(root).as_posix(), None)
         module, name = identifier(file.stem), observation.target.rpartition(":")[2].partition(".")[0]
         texts[f"{module}.py"] = text_of_statements(source, needed_statements(ast.parse(source), name))
         notes.append(f"baseline/{module}.py holds what {name} needs of {file.name}, whose import may run the program.")

@@ -166,7 +166,8 @@ def wrap_target(value, recorder):
         raise TypeError("it is a generator or a coroutine, whose call is not its work")
     else:
         try:
-            target = Target("function", inspect.signature(value))
+            # An operator made by torch.library.custom_op keeps the function that it was made of.
+            target = Target("function", inspect.signature(getattr(value, "_init_fn", value)))
         except ValueError as error:
             raise TypeError("it has no signature in Python; for an operator of torch, name aten.NAME") from error
     recorder.described = target.line()
