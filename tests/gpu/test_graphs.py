@@ -105,7 +105,7 @@ def test_kernels_and_torch_are_captured_and_their_replays_are_clocked_from_outsi
         print(f"{name}: wall {wall:.3g} graph {graph:.3g} its events {device:.3g} kernel {alone:.3g}")
         assert alone * 0.8 < graph, "a replay takes no less than the kernels"
         assert device <= graph * 1.05 and graph < wall, "a graph hides less than launches do"
-        assert graph < 2 * alone, "of a call of 4 us the outside clock sees most"
+        assert graph < alone + 1e-5, "a replay costs a few microseconds beside its kernels"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_kernels_and_torch_are_captured_and_their_replays_are_clocked_from_outsi
                 "    with torch.cuda.stream(torch.cuda.default_stream()):\n        softmax(x, scratch, M, N)\n"
                 "    softmax_kernel[(1,)](x, torch.empty_like(x), N, 0, BLOCK=1024)\n    out.copy_(scratch)\n"
             ),
-            "wrong on a timed call",
+            "it lacks softmax_kernel",
         ),
     ],
     ids=["waits", "default-stream", "computes-at-capture"],

@@ -21,7 +21,8 @@ from tools.tasks.python_file import project_files
 
 CALL = "observed_call"
 """Name of the baseline's module and function where the user's own cannot be called with the task's arguments."""
-MAX_LOADED_FILES = 300
+MAX_LOADED_FILES = 1000
+MAX_SHOWN_FILES = 12
 CONFIG = """\
 task: .
 # models: {default: {provider: anthropic, model: claude-opus-5-5}}
@@ -86,7 +87,10 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(content, encoding="utf-8")
-    lines = [*_summary(contract), f"written: {', '.join(sorted(files))}; baseline: {baseline}"]
+    copied = [path for path in files if path.startswith("baseline/")]
+    shown = sorted(path for path in files if path not in copied or len(copied) <= MAX_SHOWN_FILES)
+    shown += [f"{len(copied)} files below baseline/"] * (len(copied) > MAX_SHOWN_FILES)
+    lines = [*_summary(contract), f"written: {', '.join(shown)}; baseline: {baseline}"]
     for path in ("reference.py", f"baseline/{CALL}.py"):
         numbered = enumerate(files.get(path, "").splitlines(), 1)
         lines += [f"to fill: {path}:{at}: {line.split(FILL, 1)[1].strip()}" for at, line in numbered if FILL in line]

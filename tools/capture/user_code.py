@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 
 from tools.capture.observation import Observation
 
 PURE_MODULES = frozenset({"torch", "math", "typing", "collections", "dataclasses", "functools", "__future__", "enum"})
 """Modules that a reference may import."""
+_OTHER_OPERATORS = re.compile(r"\bops\.(?!aten\b|prims\b)\w+")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -41,11 +43,12 @@ def text_of_statements(source: str, statements: Iterable[ast.stmt]) -> str:
 
 
 def is_pure_torch(statements: Sequence[ast.stmt]) -> bool:
-    """Whether statements import torch and plain Python alone."""
+    """Whether statements use torch and plain Python alone."""
     nodes = [node for one in statements for node in ast.walk(one)]
     modules = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     modules += ["." * node.level + (node.module or "") for node in nodes if isinstance(node, ast.ImportFrom)]
-    return PURE_MODULES.issuperset(module.partition(".")[0] for module in modules)
+    text = " ".join(ast.unparse(one) for one in statements)
+    return PURE_MODULES.issuperset(module.partition(".")[0] for module in modules) and not _OTHER_OPERATORS.search(text)
 
 
 def is_torch(observation: Observation) -> bool:

@@ -114,6 +114,18 @@ class TritonTarget(Target):
         }
 
 
+def operator_signature(overload) -> inspect.Signature:
+    """Return the parameters of an operator by its schema."""
+    return inspect.Signature(
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.KEYWORD_ONLY if one.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=one.default_value if one.has_default_value() else inspect.Parameter.empty,
+        )
+        for one in overload._schema.arguments
+    )
+
+
 class OperatorTarget(Target):
     """An operator of torch, such as aten._softmax, with all its overloads."""
 
@@ -125,15 +137,7 @@ class OperatorTarget(Target):
     def matches(self, overload) -> bool:
         """Whether an operator that torch calls is the target; its parameters are then those of the overload."""
         if overload is not self.overload and overload._schema.name.split("::") == self.wanted:
-            self.overload = overload
-            self.signature = inspect.Signature(
-                inspect.Parameter(
-                    one.name,
-                    inspect.Parameter.KEYWORD_ONLY if one.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=one.default_value if one.has_default_value() else inspect.Parameter.empty,
-                )
-                for one in overload._schema.arguments
-            )
+            self.overload, self.signature = overload, operator_signature(overload)
         return overload is self.overload
 
     def arguments(self, args, kwargs):
@@ -166,8 +170,9 @@ def wrap_target(value, recorder):
         raise TypeError("it is a generator or a coroutine, whose call is not its work")
     else:
         try:
-            # An operator made by torch.library.custom_op keeps the function that it was made of.
-            target = Target("function", inspect.signature(getattr(value, "_init_fn", value)))
+            # What torch.library.custom_op and triton_op return is an operator.
+            overload = getattr(value, "_opoverload", None)
+            target = Target("function", operator_signature(overload) if overload else inspect.signature(value))
         except ValueError as error:
             raise TypeError("it has no signature in Python; for an operator of torch, name aten.NAME") from error
     recorder.described = target.line()

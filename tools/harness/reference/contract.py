@@ -117,12 +117,12 @@ def call_or_contract_error(what: str, function, /, *args, **kwargs):
     except ContractError:
         raise
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        raise ContractError(
-            f"{what} needs the package {package!r}, which the Python that runs jobs ({sys.executable}) lacks; "
-            f"pip install {package} there",
-            traceback.format_exc(),
-        ) from error
+        name = error.name or ""
+        package = name.partition(".")[0]
+        lack = f"the package {package!r}, which the Python that runs jobs ({sys.executable}) lacks; pip install {package}"
+        if package in sys.modules:
+            lack = f"the module {name!r}, which the copy of {package!r} beside the task lacks; copy its file"
+        raise ContractError(f"{what} needs {lack} there", traceback.format_exc()) from error
     except MemoryError as error:
         raise ContractError(f"{what} does not fit in memory; make its dims smaller", traceback.format_exc()) from error
     except BaseException as error:
