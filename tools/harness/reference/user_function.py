@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from harness.capture.targets import operator_signature
 from harness.reference.contract import Arg, Contract, ContractError, call_or_contract_error
 from harness.reference.rival import OtherFunction
 from harness.reference.structures import FIXED
@@ -132,8 +133,10 @@ def _argument_names(key: str) -> tuple[str, str]:
 
 def _signature(function, skipped: int = 0) -> list[inspect.Parameter] | None:
     """Return the function's parameters without the first `skipped`; None if they cannot be read."""
+    overload = getattr(function, "_opoverload", None)
     try:
-        return list(inspect.signature(function).parameters.values())[skipped:]
+        signature = inspect.signature(function) if overload is None else operator_signature(overload)
+        return list(signature.parameters.values())[skipped:]
     except (TypeError, ValueError):
         return None
 
