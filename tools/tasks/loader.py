@@ -108,10 +108,12 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
         loaded = _load_reference_task(name, reference, language, dims, settings, executor, blobs)
     else:
         loaded = _load_kernel_task(name, kernel, reference, language, dims, 0, settings, executor, blobs)
-    update = {"baseline_function": function, "observed": (path / OBSERVED_FILE).is_file()}
-    if left_out:
-        said = f"{BASELINE_FOLDER}/: {', '.join(left_out)} stays here, because only text travels with the jobs."
-        update["inferred"] = (*loaded.task.inferred, said)
+    said = [f"{BASELINE_FOLDER}/{name} stays here, because only text travels with the jobs." for name in left_out]
+    update = {
+        "baseline_function": function,
+        "observed": (path / OBSERVED_FILE).is_file(),
+        "inferred": (*loaded.task.inferred, *said),
+    }
     return loaded.model_copy(update={"task": loaded.task.model_copy(update=update)})
 
 
