@@ -79,6 +79,7 @@ def fill_task(brief: Brief, most: int | None) -> SectionContent | None:
     types = dict.fromkeys(a.dtype for a in task.outputs if a.dtype in numeric.floor)
     caps = {dtype: f"cap {numeric.cap[dtype]:g}" for dtype in numeric.cap}
     floors = [f"{dtype} floor {numeric.floor[dtype]:g} {caps.get(dtype, 'without a cap')}" for dtype in types]
+    floors += ["beyond half a unit in the last place in 8 bits"] * any(name.startswith("float8") for name in types)
     ranges = [f"{name} {low}..{high}" for name, (low, high) in task.dims_range.items()]
     rows = [f"name: {task.name}", "arguments, in ABI order:"]
     rows += [

@@ -340,7 +340,7 @@ def infer_tolerance(
     """Return the error limits with the rtol and atol of the reference, and a sentence for each change.
 
     The rtol becomes the floor of the outputs' dtypes, limited by the cap. A float64 output of a task without a float64
-    input gets the limits of float32.
+    input gets the limits of float32; so does an 8-bit output where no input is of fewer bits.
     """
     notes = []
     floor, cap = dict(policy.floor), dict(policy.cap)
@@ -352,6 +352,9 @@ def infer_tolerance(
             "No input is float64, so a float64 output has the error limits of float32; a smaller rtol makes them "
             "stricter."
         )
+    for dtype in output_dtypes if input_dtypes <= {"float64", "float32"} else ():
+        if dtype.startswith("float8"):
+            floor[dtype], cap[dtype] = floor["float32"], cap["float32"]
     for dtype in output_dtypes if probe.rtol is not None else ():
         floor[dtype] = min(probe.rtol or 0.0, cap[dtype])
         capped = (

@@ -99,7 +99,7 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
         raise SettingsError(f"task: {path} is not a folder; name one that contains {REFERENCE_FILE} and a kernel")
     settings = _read_task_yaml(path / "task.yaml")
     settings = settings.model_copy(update={"weights": {}, "margins": {}}) if dims else settings
-    function = with_baseline_files(settings.baseline, path) if settings.baseline else None
+    function, left_out = with_baseline_files(settings.baseline, path) if settings.baseline else (None, ())
     language = detect_language(path)
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE_FILE
     name = settings.name or path.resolve().name
@@ -108,25 +108,33 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
         loaded = _load_reference_task(name, reference, language, dims, settings, executor, blobs)
     else:
         loaded = _load_kernel_task(name, kernel, reference, language, dims, 0, settings, executor, blobs)
-    update = {"baseline_function": function, "observed": (path / OBSERVED_FILE).is_file()}
+    said = [f"{BASELINE_FOLDER}/{name} stays here, because only text travels with the jobs." for name in left_out]
+    update = {
+        "baseline_function": function,
+        "observed": (path / OBSERVED_FILE).is_file(),
+        "inferred": (*loaded.task.inferred, *said),
+    }
     return loaded.model_copy(update={"task": loaded.task.model_copy(update=update)})
 
 
-def with_baseline_files(function: BaselineFunction, folder: Path) -> BaselineFunction:
-    """Return the user's function with the files in `folder`/baseline; SettingsError if one of them is not text."""
-    own = folder / BASELINE_FOLDER
-    found = {path.relative_to(own): path for path in sorted(own.rglob("*")) if path.is_file()}
-    files = {
-        name.as_posix(): read_source(path, may_be_empty=True)
-        for name, path in found.items()
-        if not any(part[0] == "." or part == "__pycache__" for part in name.parts)
-    }
+def with_baseline_files(function: BaselineFunction, folder: Path) -> tuple[BaselineFunction, list[str]]:
+    """Return the user's function with the texts in `folder`/baseline, and the names of the files that are no text, such
+    as what a build left there."""
+    own, files, left_out = folder / BASELINE_FOLDER, {}, []
+    for path in sorted(path for path in own.rglob("*") if path.is_file()):
+        name = path.relative_to(own)
+        if any(part[0] == "." or part == "__pycache__" for part in name.parts):
+            continue
+        try:
+            files[name.as_posix()] = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            left_out.append(name.as_posix())
     if sum(map(len, files.values())) > _MAX_SOURCE_BYTES:
         raise SettingsError(
             f"{own}: holds more than {_MAX_SOURCE_BYTES >> 20} MiB; install the package in the "
             f"Python that runs jobs, and leave the function's own files there"
         )
-    return function.model_copy(update={"files": files})
+    return function.model_copy(update={"files": files}), left_out
 
 
 def load_task_files(
@@ -484,7 +492,7 @@ def detect_language(path: Path) -> Language:
     )
 
 
-def read_source(path: Path, *, may_be_empty: bool = False) -> str:
+def read_source(path: Path) -> str:
     """Return a source file's text; SettingsError if it is missing, empty, larger than 4 MiB or not UTF-8."""
     try:
         if path.stat().st_size > _MAX_SOURCE_BYTES:
@@ -496,7 +504,7 @@ def read_source(path: Path, *, may_be_empty: bool = False) -> str:
         raise SettingsError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
-    if not content.strip() and not may_be_empty:
+    if not content.strip():
         raise SettingsError(f"{path}: the file is empty; put the source there or name another")
     return content
 

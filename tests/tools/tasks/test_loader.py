@@ -9,9 +9,19 @@ import pytest
 from knowledge_base.experience import similarity
 from tests.support import Beside, one_sentence
 from tests.tools.builders import softmax
-from tools.artifacts import DEFAULT_ERROR_CAPS, DEFAULT_ERROR_FLOORS, Dims, DType, Role, Task, TaskClock
+from tools.artifacts import (
+    DEFAULT_ERROR_CAPS,
+    DEFAULT_ERROR_FLOORS,
+    Argument,
+    Dims,
+    DType,
+    NumericTolerance,
+    Role,
+    Task,
+    TaskClock,
+)
 from tools.contracts.dims import parse_dims, parse_workloads
-from tools.contracts.inference import SourceNames, lift_error_caps
+from tools.contracts.inference import SourceNames, infer_tolerance, lift_error_caps
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.protocol import ProbedArgument, ProbedWorkload, ProbeResult
 from tools.languages.base import Language
@@ -194,6 +204,18 @@ def test_a_double_output_of_what_reads_no_double_may_be_computed_in_float() -> N
     assert whole.numeric.cap == DEFAULT_ERROR_CAPS and not [said for said in whole.inferred if "float64" in said]
 
 
+@pytest.mark.parametrize(
+    ("inputs", "limits"),
+    [(("float32",), "float32"), (("bfloat16", "float32"), "float16"), (("float8_e5m2",), "float16"), ((), "float32")],
+)
+def test_an_output_of_8_bits_has_the_limits_of_what_it_is_computed_in(inputs: tuple[DType, ...], limits: DType) -> None:
+    arguments = [Argument(name=f"x{at}", role="input", dtype=dtype, shape=("M",)) for at, dtype in enumerate(inputs)]
+    arguments += [Argument(name="out", role="output", dtype="float8_e4m3fn", shape=("M",))]
+    found, _ = infer_tolerance(probed(workload(8, 4)), arguments, NumericTolerance())
+    assert found.floor["float8_e4m3fn"] == DEFAULT_ERROR_FLOORS[limits]
+    assert found.cap["float8_e4m3fn"] == DEFAULT_ERROR_CAPS[limits]
+
+
 def test_weights_and_margins_of_task_yaml_replace_the_references() -> None:
     probe = probed(workload(8, 4, weight=2.0, margin=0.2), workload(16, 4), workload(32, 4))
     loaded = infer(probe, declared=TaskSettings(weights={"16x4": 5.0}, margins={"16x4": 0.0}))
@@ -284,7 +306,9 @@ def test_the_files_of_the_users_function_are_frozen_with_the_task(tmp_path: Path
     (own / "__pycache__" / "mine.pyc").write_bytes(b"\xff")
     settings = TaskSettings.model_validate({"baseline": {"call": "pack.k:Model", "init": [3]}}).baseline
     assert settings is not None
-    function = tasks.with_baseline_files(settings, tmp_path)
+    (own / "pack" / "built.so").write_bytes(b"\xff\xfe")
+    function, left_out = tasks.with_baseline_files(settings, tmp_path)
+    assert left_out == ["pack/built.so"]
     assert function.files == {"mine.py": "x", "pack/__init__.py": "", "pack/k.cu": "y"} and function.init == (3,)
     plain = infer(probed(workload(8, 4))).task
     task = plain.model_copy(update={"baseline_function": function})
@@ -294,9 +318,6 @@ def test_the_files_of_the_users_function_are_frozen_with_the_task(tmp_path: Path
     (tmp_path / "task" / "baseline" / "pack" / "k.cu").write_text("slower")
     with pytest.raises(WorkspaceError, match=r"baseline/pack/k\.cu was changed"):
         tasks.read_frozen_task(tmp_path / "task")
-    (own / "built.so").write_bytes(b"\xff\xfe")
-    with one_sentence("built.so", "not UTF-8"):
-        tasks.with_baseline_files(settings, tmp_path)
 
 
 # ---------------------------------------------------------------- files, through a real probe

@@ -237,7 +237,6 @@ def numeric_at_timed_shape(numeric: dict, widen: list | None) -> dict:
     compared with."""
     if widen is None or numeric.get("rtol") is not None or numeric.get("atol") is not None:
         return numeric
-    # The floor of an 8-bit type is half a unit already.
     units = {dtype: ULPS * unit for dtype, unit in UNITS_IN_LAST_PLACE.items()}
     return numeric | {"floor": numeric["floor"] | units}
 

@@ -2,13 +2,15 @@
 
 The error of an element is e = |out - ref64| / (|ref64| + rms of its output row). A row runs along the last axis; where
 both terms are zero, 1e-12 takes their place. NaN and Inf must be at the same positions; integers and bool must be
-equal. What changes a buffer in place is held to the change: ref64 - before takes the place of ref64 in the denominator,
-and half a unit in the last place of the result does not count, which rounding alone may cost.
+equal. What changes a buffer in place is held to the change: ref64 - before takes the place of ref64 in the denominator.
+There, and in a type of 8 bits, half a unit in the last place of the element does not count, which rounding alone may
+cost. Where ref64 is beyond all numbers of such a type, the largest one is right, and so is what a conversion gives.
 """
 
 import torch
 
-from harness.reference.contract import DTYPES, Arg, Contract, ContractError, computable, is_eight_bit_float
+from harness.numerics.unrounded import RoundingWatch, is_eight_bit_float
+from harness.reference.contract import DTYPES, Arg, Contract, ContractError, computable
 
 BLOCK = 1 << 18
 """Elements compared at a time on a CPU, so that temporaries stay in the cache."""
@@ -46,13 +48,17 @@ class ExpectedOutput:
         self.compared = self.count if written is None else int(written.sum())
         """Number of elements that the reference defines."""
         self.floating = values.dtype.is_floating_point
-        self.largest = torch.finfo(DTYPES[dtype]).max if is_eight_bit_float(DTYPES[dtype]) else None
-        """Largest number of an 8-bit type; conversions give it, infinity or NaN for anything above."""
+        self.kind = torch.finfo(DTYPES[dtype]) if self.floating else None
+        self.narrow = is_eight_bit_float(DTYPES[dtype])
         self.rounded = rounded
-        """Whether the reference itself rounded to 8 bits: the exact result may lie as near to a neighbour of its value,
-        which counts as half a unit."""
-        flat = values.reshape(-1)
-        self.values = flat if self.largest is None else flat.clamp(-self.largest, self.largest)
+        """Whether nothing but the reference's own rounding to 8 bits is known: the exact result may lie as near to a
+        neighbour of its value, so a whole unit does not count."""
+        self.values = values.reshape(-1)
+        self.too_large = None
+        """Where an 8-bit type has no number that is large enough; the largest one stands there."""
+        if self.narrow:
+            self.too_large = self.values.abs() > self.kind.max
+            self.values = self.values.clamp(-self.kind.max, self.kind.max)
         self.written = written.reshape(-1) if written is not None else None
         self.change = None if before is None else self.values - before.reshape(-1).to(torch.float64)
         self.columns = max(columns, 1)
@@ -81,6 +87,8 @@ class ExpectedOutput:
         cap counts as exact.
         """
         out = out.reshape(-1)[: self.count]
+        if self.narrow and not is_eight_bit_float(out.dtype):
+            out = out.clamp(-self.kind.max, self.kind.max)
         return self._floating_error(out, numeric or {}) if self.floating else self._integer_error(out)
 
     def _integer_error(self, out: torch.Tensor) -> dict:
@@ -104,16 +112,16 @@ class ExpectedOutput:
             end = min(start + rows_at_once * self.columns, self.count)
             ref = self.values[start:end]
             got = out[start:end].to(torch.float64)
-            got = got if self.largest is None else got.clamp(-self.largest, self.largest)
+            if self.narrow:
+                got = self._saturated(got, ref, self.too_large[start:end])
             rms = self.rms[start // self.columns : start // self.columns + rows_at_once]
             size = ref if self.change is None else self.change[start:end]
             base = size.abs().view(-1, self.columns).add_(rms.unsqueeze(1)).view(-1)
             error = (got - ref).abs_()
             near = error <= atol + rtol * ref.abs() if atol else None
-            if self.change is not None:
-                half_unit = torch.finfo(DTYPES[self.dtype]).eps / 2
-                error = error.sub_(torch.exp2(torch.floor(torch.log2(ref.abs()))).mul_(half_unit)).clamp_(min=0.0)
-            error.div_(base.masked_fill_(base == 0, ZERO_ROW_SIZE)).mul_(0.5 if self.rounded else 1.0)
+            if self.change is not None or self.narrow:
+                error = error.sub_(self._rounding(got, ref)).clamp_(min=0.0)
+            error.div_(base.masked_fill_(base == 0, ZERO_ROW_SIZE))
             if near is not None:
                 error.masked_fill_(near & (error <= cap), 0.0)
             if self.written is not None:
@@ -128,14 +136,21 @@ class ExpectedOutput:
                 worst, where = top, start + int(error.argmax())
         return {"error": worst, "problem": None, **self._element_at(out, where)}
 
+    def _saturated(self, got, ref, too_large):
+        """Return what was got, with the largest number in place of the infinity, or the NaN of a type without one, that
+        a conversion gives for what is too large."""
+        beyond = got.isnan() if self.dtype == "float8_e4m3fn" else got == ref.sign() * torch.inf
+        return torch.where(too_large & beyond, ref, got)
+
+    def _rounding(self, got, ref):
+        """Return half a unit in the last place of each element, a whole one where the reference rounded itself."""
+        size = torch.minimum(got.abs(), ref.abs()).clamp_(min=self.kind.tiny)
+        return torch.exp2(torch.frexp(size)[1].double()).mul_(self.kind.eps / (2 if self.rounded else 4))
+
     def _nonfinite_problem(self, error, got, ref) -> tuple[int, str] | None:
         """Set the error of equal NaN and Inf to 0 in place, and return the first other one as (position, message) or
         None."""
-        same = (got == ref) | (got.isnan() & ref.isnan())
-        if self.largest is not None:
-            # torch's own conversion made a NaN of a number that was too large.
-            same |= ref.isnan() & (got.abs() == self.largest)
-        error.masked_fill_(same, 0.0)
+        error.masked_fill_((got == ref) | (got.isnan() & ref.isnan()), 0.0)
         nonfinite = ~torch.isfinite(error)
         if not bool(nonfinite.any()):
             return None
@@ -245,11 +260,11 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
     if not contract.returns:
         mark(wide)
     try:
-        found = results(contract, wide)
+        found, exact = _results_before_rounding(contract, wide)
         lossy = {
             a.name: t.dtype
-            for a, t in zip(outputs, found, strict=True)
-            if a.value.dtype.is_floating_point and t.dtype is not torch.float64
+            for a, t, before in zip(outputs, found, exact, strict=True)
+            if a.value.dtype.is_floating_point and before is None and t.dtype is not torch.float64
         }
         note = (
             f"the reference computes {', '.join(lossy)} in {next(iter(lossy.values()))} for inputs of any type"
@@ -260,10 +275,10 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
         note = f"the reference cannot run in float64 ({error})"
         wide = copy_arguments(args)
         mark(wide)
-        found = results(contract, wide)
+        found, exact = _results_before_rounding(contract, wide)
     expected = []
-    for a, tensor in zip(outputs, found, strict=True):
-        written = None
+    for a, tensor, unrounded in zip(outputs, found, exact, strict=True):
+        written, tensor = None, tensor if unrounded is None else unrounded
         in_place = any(tensor is w.value for w in wide)
         if a.value.dtype.is_floating_point:
             # A reference may return the same buffer each time.
@@ -279,6 +294,17 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
         before = a.value if a.role == "inout" and values.is_floating_point() else None
         expected.append(ExpectedOutput(a.name, values, a.dtype, written, rounded=rounded, before=before))
     return expected, note
+
+
+def _results_before_rounding(contract: Contract, args: list[Arg]) -> tuple[list[torch.Tensor], list]:
+    """Return the results of a call, and for each its float64 values before the reference rounded them to 8 bits; None
+    where it did not, or where these are not known."""
+    outputs = [a for a in args if a.is_written]
+    if not any(is_eight_bit_float(DTYPES[a.dtype]) for a in outputs):
+        return results(contract, args), [None] * len(outputs)
+    with RoundingWatch(args) as watch:
+        found = results(contract, args)
+    return found, [watch.before_rounding(one) for one in found]
 
 
 def _call_again(contract: Contract, args: list[Arg], name: str) -> torch.Tensor:

@@ -16,6 +16,7 @@ import warnings
 import torch
 from torch.utils import _pytree
 
+from harness.numerics.unrounded import is_eight_bit_float
 from harness.reference import structures
 
 DTYPES = {
@@ -78,11 +79,6 @@ class Arg:
         if self.is_tensor:
             return {"name": self.name, "role": self.role, "dtype": self.dtype, "shape": list(self.value.shape)}
         return {"name": self.name, "role": "scalar", "dtype": self.dtype, "shape": [], "value": self.value}
-
-
-def is_eight_bit_float(dtype: torch.dtype) -> bool:
-    """Whether this is a floating-point type of 8 bits, with which torch computes little."""
-    return dtype.is_floating_point and dtype.itemsize == 1
 
 
 def computable(tensor: torch.Tensor) -> torch.Tensor:
@@ -264,6 +260,9 @@ class Contract:
         """What make_inputs gave, by name, without the tensors and numbers that are a kernel's arguments."""
         self.fixed: dict[str, object] = {}
         """What the reference is given and no kernel is, by name."""
+        self.layout: dict[str, object] | None = None
+        """What is neither a tensor nor a number in what make_inputs gave, the same for all input sets; None before the
+        first."""
         self.leaves: set[str] = set()
         """Names of the tensors that make_inputs gave with requires_grad."""
         self.strides: dict[str, tuple[int, ...]] = {}
@@ -446,12 +445,14 @@ class Contract:
                     f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, float or "
                     f"bool, lists, dicts or dataclasses of these, and None, a str or a torch.dtype for what is fixed"
                 )
-        if self.made and fixed != self.fixed:
+        layout = {name: one for name, value in made.items() if (one := structures.layout(value)) != ()}
+        if self.layout not in (None, layout):
             raise ContractError(
                 f"reference.py: make_inputs gives other fixed values at {format_dims(dims)} ({fixed}, not "
-                f"{self.fixed}); no kernel is given them, so they must stay the same: make a number of what changes"
+                f"{self.fixed}), or other structures; no kernel is given them, so they must stay the same: make a "
+                f"number of what changes"
             )
-        self.fixed = fixed
+        self.layout, self.fixed = layout, fixed
         if list(made) != [a.name for a in args]:
             nothing = dict.fromkeys(a.name for a in args)
             self.made = {name: structures.put_together(name, value, nothing) for name, value in made.items()}

@@ -1,6 +1,7 @@
 """Calls a reference without values: the shapes, types and operations of a workload of any size, in seconds."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from unittest import mock
@@ -25,7 +26,7 @@ CALLS_OF_FIRST, CALLS_OF_OTHERS = 9, 3
 
 
 class Numbers(TorchDispatchMode):
-    """Gives 0 for each float that is read from a tensor without values, ends a call that takes too long, and records
+    """Gives NaN for each float that is read from a tensor without values, ends a call that takes too long, and records
     the operators that draw random numbers (attention is said to, whose dropout is a rare one)."""
 
     def __init__(self, end: float):
@@ -41,9 +42,9 @@ class Numbers(TorchDispatchMode):
         try:
             return func(*args, **(kwargs or {}))
         except Exception:
-            # No size follows from a float, such as the rates of dropout that a constructor reads from linspace.
+            # Constructors read rates of dropout from linspace. No integer, and so no size, can be made of NaN.
             if func is torch.ops.aten._local_scalar_dense.default and args[0].is_floating_point():
-                return 0.0
+                return math.nan
             raise
 
 

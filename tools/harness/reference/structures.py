@@ -15,8 +15,11 @@ FIXED = (type(None), str, bytes, torch.dtype, torch.device, torch.memory_format,
 def parts_of(value) -> dict | None:
     """Return the parts of a dict, list, tuple or dataclass by the end of their names; None for any other value."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if hasattr(value, "_asdict"):
+        # What a constructor computed beside the fields belongs to this one input set as well.
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)} | (
+            {} if isinstance(value, dict) else getattr(value, "__dict__", {})
+        )
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return value._asdict()
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
         return dict(enumerate(value))
@@ -44,11 +47,24 @@ def put_together(name: str, value, leaves: dict):
     if parts is None:
         return leaves.get(name, value)
     made = {end: put_together(part_name(name, end), part, leaves) for end, part in parts.items()}
-    if isinstance(value, dict):
-        return made
-    if isinstance(value, (list, tuple)):
-        return type(value)(*made.values()) if hasattr(value, "_asdict") else type(value)(made.values())
+    if isinstance(value, tuple):
+        return value._make(made.values()) if hasattr(value, "_make") else type(value)(made.values())
     copied = copy.copy(value)
-    for field, part in made.items():
-        object.__setattr__(copied, field, part)
+    if isinstance(value, list):
+        copied[:] = made.values()
+        return copied
+    for end, part in made.items():
+        if isinstance(value, dict) and end in value:
+            copied[end] = part
+        if dataclasses.is_dataclass(value):
+            object.__setattr__(copied, end, part)
     return copied
+
+
+def layout(value):
+    """Return what a reference is given beside a kernel's arguments, to compare it: the types of what has parts, and the
+    values that are fixed."""
+    parts = parts_of(value)
+    if parts is None:
+        return value if isinstance(value, FIXED) else ()
+    return type(value), {end: layout(part) for end, part in parts.items()}
