@@ -386,3 +386,15 @@ def test_large_integers_are_drawn_as_they_were_and_said(tmp_path: Path) -> None:
         for name in given[0]
         if name in {"starts", "slots", "labels"}
     )
+
+
+@pytest.mark.parametrize("distribution", ["scaled", "shifted", "outliers", "near_zero"])
+def test_a_mask_stays_infinite_in_every_distribution(monkeypatch: pytest.MonkeyPatch, distribution: str) -> None:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    from harness.reference.contract import Arg
+    from harness.reference.oracle import transform
+
+    causal = torch.full((9, 9), -torch.inf).triu(1)
+    given = Arg("mask", causal.clone(), "float32", "input")
+    transform(torch, [given], distribution, 3)
+    assert torch.equal(given.value.isneginf(), causal.isneginf()) and not given.value.isnan().any()
