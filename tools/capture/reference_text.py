@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 from tools.capture.call_text import FILL, CallText
@@ -188,7 +188,7 @@ def _drawn_values(contents: list[Content], shape: str, dtype: str) -> str:
     given = f"random, {shape}, torch.{dtype}"
     if dtype == "bool":
         return f"uniform(random, {shape}, torch.float32, 0.0, 1.0) < {mean:.4g}"
-    levels = Counter[float]()
+    levels = defaultdict[float, float](float)
     for value, share in (pair for content in contents for pair in content.levels):
         levels[value] += share / len(contents)
     is_masked = any(sum(content.infinite) for content in contents)
