@@ -3,53 +3,87 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import zlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
 from tools.errors import SettingsError
 
 MOST_TEXT = 1 << 16
 """Characters of recorded integers in a reference.py."""
+MOST_BY_CHANCE = 8
+"""A list of no more integers than these may rise by chance."""
 RECORDED_INTEGERS = '''
 def recorded(name, dims, seed, dtype, shape):
-    """Return the recorded integers `name` at these dims: with seed 0 as they were, else of another call or reordered.
+    """Return the recorded content `name` at these dims: with seed 0 as it was, else of another call or redrawn.
 
-    Rows of all tensors with one number of rows change places together, so that what belongs together stays together.
+    Rows of all tensors with one number of rows are drawn together, so that what belongs together stays together.
     """
     calls = RECORDED.get(tuple(dims[size] for size in HELD))
     if calls is None:
         raise ValueError("no call with these sizes was recorded, and the integers of others do not fit")
     data = bytearray(zlib.decompress(base64.b64decode(calls[seed % len(calls)][name])))
     values = torch.frombuffer(data, dtype=dtype).reshape(shape)
-    how = REORDERING[name]
-    if seed == 0 or how == "kept":
+    form, order = REORDERING[name]
+    if seed == 0 or form == "kept":
         return values
-    rows = len(values) - (how == "offsets")
-    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed * 1_000_003 + rows))
-    if how == "offsets":  # of consecutive pieces, whose lengths change places
-        return torch.cat([values[:1], values.diff()[order].cumsum(0).to(dtype)])
-    values = values[order]
-    known = values[values >= 0].unique()
-    if how == "ids" and len(known) > 2:  # They keep their structure and get other names; two values are a mask.
-        names = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))]
-        values = torch.where(values < 0, values, names[torch.searchsorted(known, values.clamp(min=int(known[0])))])
+    pieces = values.long().diff() if form == "sums" else values.long()  # A rising list is sums of its gaps.
+    rows, random = len(pieces), torch.Generator().manual_seed(seed * 1_000_003 + len(pieces))
+    again = torch.randint(rows, (rows,), generator=random)
+    pieces = pieces[again if order == "drawn" else torch.randperm(rows, generator=random)]
+    if order in ("mixed", "apart"):
+        pieces = mixed(pieces, random, order == "apart" and len(pieces.unique()) == rows)
+    if form == "sums":
+        pieces = torch.cat([values[:1].long(), pieces]).cumsum(0)
+    known = pieces[pieces >= 0].unique()
+    if form == "ids" and len(known) > 2:  # They keep their structure and get other names; two values are a mask.
+        low, count = int(known[0]), int(known[-1] - known[0]) + 1
+        names = torch.randperm(min(count, 1 << 20), generator=torch.Generator().manual_seed(seed))[: len(known)] + low
+        pieces = torch.where(pieces < 0, pieces, names[torch.searchsorted(known, pieces.clamp(min=low))])
+    return pieces.to(dtype)
+
+
+def mixed(values, random, apart):
+    """Return values of which neighbours come nearer by up to half of the way, which keeps sum, range and step; those
+    that must stay `apart` remain different."""
+    odd, step = values[1::2], math.gcd(*(values - values[0]).tolist()) or 1
+    even = values[: 2 * len(odd) : 2]
+    for _ in range(9):
+        found, share = values.clone(), torch.rand(len(odd), generator=random, dtype=torch.float64) / 2
+        moved = ((odd - even) // step * share).round().long() * step
+        found[: 2 * len(odd) : 2] += moved
+        found[1::2] -= moved
+        if not apart or len(found.unique()) == len(values):
+            return found
     return values
 '''
 
 
 def recorded_arguments(contract: ObservedContract) -> list[TaskArgument]:
-    """Return the arguments whose integers were recorded whole."""
-    call = contract.sample
-    whole = {path for path, content in zip(call.tensors, call.contents, strict=False) if content.zlib}
-    return [a for a in contract.arguments if a.path in whole]
+    """Return the arguments whose content was recorded whole: integers, and floats of the same two values."""
+    calls = [call for workload in contract.workloads for group in workload.groups for call in group.calls]
+    whole = list[TaskArgument]()
+    for argument in (a for a in contract.arguments if a.path in contract.sample.tensors):
+        contents = [call.content(argument.path) for call in calls]
+        is_float, alike = "float" in argument.dtype, len({(one.two_values, bool(one.zlib)) for one in contents}) == 1
+        if contents[0].zlib and (not is_float or (alike and argument.role == "input")):
+            whole.append(argument)
+    return whole
+
+
+def stored_type(argument: TaskArgument) -> str:
+    """Return the type in which an argument is recorded: of floats it is whether each is the larger of two values."""
+    return "bool" if "float" in argument.dtype else argument.dtype
 
 
 def recorded_calls(workload: TaskWorkload, arguments: Sequence[TaskArgument]) -> list[dict[str, str]]:
     """Return the contents of the recorded arguments by name, of each different call of a workload."""
     calls = []
     for call in (call for group in workload.groups for call in group.calls):
-        contents = {a.name: call.contents[call.tensors.index(a.path)].zlib for a in arguments}
+        contents = {a.name: call.content(a.path).zlib for a in arguments}
         if all(contents.values()) and contents not in calls:
             calls.append(contents)
     return calls
@@ -81,29 +115,85 @@ def fit_recorded_calls(
     return chosen, contract.model_copy(update=update)
 
 
-def reorderings(
-    arguments: Sequence[TaskArgument], calls: Mapping[tuple[int | float, ...], Sequence[Mapping[str, str]]]
-) -> dict[str, str]:
-    """Return for each argument how its integers may be reordered, judged by all that was recorded of it: `offsets`,
-    `rows`, `ids`, or `kept`."""
+def reorderings(contract: ObservedContract, arguments: Sequence[TaskArgument]) -> dict[str, tuple[str, str]]:
+    """Return for each argument its form (`rows`, `ids`, `sums`, or `kept`) and how its rows are redrawn (`permuted`,
+    `drawn` with repetition, `mixed`, or `apart` if mixed but all different), judged by all that was recorded of it."""
     import numpy
 
-    found: dict[str, str] = {}
-    for argument in arguments:
-        arrays = [
-            numpy.frombuffer(zlib.decompress(base64.b64decode(call[argument.name])), argument.dtype)
-            for group in calls.values()
-            for call in group
+    calls = [
+        call
+        for workload in (*contract.workloads, *contract.left_out)
+        for group in workload.groups
+        for call in group.calls
+        if all(call.content(a.path).zlib for a in arguments)
+    ]
+    arrays = {
+        a.name: [
+            numpy.frombuffer(zlib.decompress(base64.b64decode(call.content(a.path).zlib)), stored_type(a)).reshape(
+                call.leaves[a.path].shape
+            )
+            for call in calls
         ]
-        rising = all(bool((a[1:] >= a[:-1]).all()) for a in arrays)
-        if len(argument.shape) != 1 or argument.role == "inout":
-            found[argument.name] = "ids" if argument.shape and argument.role != "inout" else "kept"
-        elif rising and all(a[0] == 0 and len(a) > 2 for a in arrays):
-            found[argument.name] = "offsets"
-        else:
-            found[argument.name] = "kept" if rising and sum(map(len, arrays)) > 8 else "rows"
-    for argument in arguments:
-        # Rows beside a list that must stay sorted must stay where they are.
-        if found[argument.name] == "kept" and argument.shape:
-            found |= {a.name: "kept" for a in arguments if a.shape[:1] == argument.shape[:1]}
-    return found
+        for a in arguments
+    }
+    forms = {a.name: "kept" if a.role == "inout" else _form(arrays[a.name]) for a in arguments}
+    for one, other in itertools.permutations(forms, 2):
+        pairs = list(zip(arrays[one], arrays[other], strict=True))
+        # A list that rises goes with no other list of its length, unless both are sums of the lengths of something.
+        beside = forms[one] == "sums" != forms[other] and all(a.shape[:1] == b.shape[:1] for a, b in pairs)
+        if beside or all(_tells_of(a, b.astype(int)) for a, b in pairs):
+            forms |= dict.fromkeys((one, other), "kept")
+    # What adds up to the size of something must still do so.
+    extents = {size for call in calls for leaf in call.leaves.values() for size in (*leaf.shape, leaf.value)}
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for name, found in arrays.items():
+        if found[0].ndim:
+            groups.setdefault(tuple(len(a) - (forms[name] == "sums") for a in found), []).append(name)
+    orders = dict[str, str]()
+    for names in groups.values():
+        members = [a for name in names for a in arrays[name]]
+        if any(forms[name] == "kept" for name in names):
+            forms |= dict.fromkeys(names, "kept")
+        is_plain = all(a.ndim == 1 and bool((a >= 0).all()) for a in members)
+        is_distribution = "sums" not in map(forms.get, names) and not any(int(a.sum()) in extents for a in members)
+        repeats = all(len(numpy.unique(a)) * 4 <= a.size for a in members)
+        if is_distribution and (repeats if is_plain else not any(all(map(_own_values, arrays[n])) for n in names)):
+            orders |= dict.fromkeys(names, "drawn")
+        elif is_plain:
+            orders |= dict.fromkeys(names, "mixed" if "sums" in map(forms.get, names) else "apart")
+    return {name: (form, orders.get(name, "permuted")) for name, form in forms.items()}
+
+
+def _form(arrays: Sequence[Any]) -> str:
+    """Return what kind of integers the contents of an argument are."""
+    if arrays[0].ndim == 0:
+        return "kept"
+    lines = [line for a in arrays for line in a.reshape(-1, a.shape[-1])]
+    rising = all(bool((line[1:] >= line[:-1]).all()) for line in lines)
+    if arrays[0].ndim == 1:
+        is_offsets = all(a[0] == 0 and len(a) > 2 for a in arrays)
+        return "sums" if rising and (is_offsets or sum(map(len, arrays)) > MOST_BY_CHANCE) else "rows"
+    lines += [column for a in arrays for column in a.reshape(len(a), -1).T]
+    ordered = any(len(x) > MOST_BY_CHANCE and x[0] < x[-1] and bool((x[1:] >= x[:-1]).all()) for x in lines)
+    return "rows" if rising else "kept" if ordered else "ids"
+
+
+def _tells_of(one: Any, other: Any) -> bool:
+    """Whether integers count the values of another tensor, are the sums of these counts, or say how to sort it."""
+    import numpy
+
+    counts = numpy.unique(one[one >= 0], return_counts=True)[1]
+    for found in (other, numpy.diff(other)) if other.ndim == 1 and len(counts) > 1 else ():
+        if numpy.array_equal(numpy.sort(found[found != 0]), numpy.sort(counts)) and counts.max() > 1:
+            return True
+    if one.size != other.size or not numpy.array_equal(numpy.sort(other, None), numpy.arange(one.size)):
+        return False
+    ordered = one.reshape(-1)[other.reshape(-1)]
+    return bool((ordered[1:] >= ordered[:-1]).all()) and one.size > 2
+
+
+def _own_values(array: Any) -> bool:
+    """Whether each row of integers has one of its own, as where rows name pages that they write."""
+    rows = [{*row[row >= 0].tolist()} for row in array.reshape(len(array), -1)]
+    shared = Counter(value for row in rows for value in row)
+    return all(any(shared[value] == 1 for value in row) for row in rows if row)

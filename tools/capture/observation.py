@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator
@@ -52,6 +53,26 @@ class Content(Artifact):
     max: float = 0.0
     mean: float = 0.0
     std: float = 0.0
+    """These four are of the finite values."""
+    finite: float = 1.0
+    infinite: tuple[float, float] = (0.0, 0.0)
+    """Shares of the finite values, and of -inf and inf, among all."""
+    levels: tuple[tuple[float, float], ...] = ()
+    """The least few finite values with their shares of these; empty for a tensor of a few elements."""
+    rising: bool = False
+    distinct: bool = False
+    """Whether integers rise along the last axis, and are all different."""
+
+    @property
+    def two_values(self) -> tuple[float, ...]:
+        """The values of a tensor that has two, the larger one last."""
+        low, high = ([end] if share else [] for end, share in zip((-math.inf, math.inf), self.infinite, strict=True))
+        return (*low, *(value for value, _ in self.levels), *high)
+
+    @property
+    def is_of_few_values(self) -> bool:
+        """Whether `levels` are all of the finite values."""
+        return sum(share for _, share in self.levels) > 1 - 1e-9
 
 
 class ObservedCall(Artifact):
@@ -86,6 +107,10 @@ class ObservedCall(Artifact):
     def tensors(self) -> list[str]:
         """Paths of the tensors, in the order of `contents`."""
         return [path for path, value in self.leaves.items() if value.kind == "tensor"]
+
+    def content(self, path: str) -> Content:
+        """Return what is known of the content of a tensor among the arguments."""
+        return self.contents[self.tensors.index(path)]
 
     @cached_property
     def result_tensors(self) -> dict[str, ObservedValue]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import math
+from collections import defaultdict
 from pathlib import Path
 
 from tools.capture.call_text import FILL, CallText
 from tools.capture.contract import ObservedContract, TaskArgument
-from tools.capture.integers import RECORDED_INTEGERS, fit_recorded_calls, recorded_arguments, reorderings
+from tools.capture.integers import RECORDED_INTEGERS, fit_recorded_calls, recorded_arguments, reorderings, stored_type
 from tools.capture.observation import Content
 from tools.capture.user_code import is_pure_torch, is_torch, needed_statements, text_of_statements
 
 NOISE = 1e18
 """A value above this comes from memory that the program had not written yet."""
 DRAWS = '''
+
 
 def normal(random, shape, dtype, mean, deviation):
     """Return normal values, as the observed ones were spread."""
@@ -25,22 +28,53 @@ def uniform(random, shape, dtype, low, high):
     return (torch.rand(shape, generator=random, device=random.device) * (high - low) + low).to(dtype)
 
 
-def integers(random, shape, dtype, low, high):
-    """Return integers from the least to the largest observed one."""
-    return torch.randint(low, high + 1, shape, generator=random, device=random.device).to(dtype)
+def integers(random, shape, dtype, low, high, distinct=False, rising=False):
+    """Return integers from the least to the largest observed one: all different, or rising along the last axis, if the
+    observed ones were."""
+    if distinct and math.prod(shape) <= high + 1 - low:
+        values = torch.randperm(high + 1 - low, generator=random, device=random.device)[: math.prod(shape)] + low
+    else:
+        values = torch.randint(low, high + 1, (math.prod(shape),), generator=random, device=random.device)
+    values = values.reshape(shape)
+    if rising:
+        values = values.sort(-1).values
+        if len(shape) == 1:
+            values[0], values[-1] = low, high
+    return values.to(dtype)
+
+
+def choices(random, shape, dtype, values, shares):
+    """Return the few observed values, each as often as it was observed, at random places."""
+    ends = torch.tensor(shares, device=random.device).cumsum(0)[:-1]
+    drawn = torch.bucketize(torch.rand(shape, generator=random, device=random.device), ends, right=True)
+    return torch.tensor(values, dtype=torch.float64, device=random.device)[drawn].to(dtype)
+
+
+def infinite(random, values, low, high):
+    """Return values of which these shares are -inf and inf at random places, but for the first of each row."""
+    place, rest = torch.rand(values[..., 1:].shape, generator=random, device=random.device), values[..., 1:]
+    rest.masked_fill_(place < low, -torch.inf).masked_fill_(place >= 1 - high, torch.inf)
+    return values
 '''
 
 
 def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract]:
     """Return the text of reference.py, and the contract with the workloads whose integers fit in it."""
     observation, recorded, tables = contract.observation, recorded_arguments(contract), ""
+    notes = list[str]()
     if recorded:
         calls, contract = fit_recorded_calls(contract, recorded)
+        forms = reorderings(contract, recorded)
+        kept = ", ".join(name for name, (form, _) in forms.items() if form == "kept")
+        notes += [f"{kept}: the recorded integers at every seed, since reordering could break what they say."] * bool(
+            kept
+        )
         rows = "".join(f"    {key!r}: {found},\n" for key, found in calls.items())
-        tables = f"\nHELD = {contract.held}\nREORDERING = {reorderings(recorded, calls)}\n"
+        tables = f"\nHELD = {contract.held}\nREORDERING = {forms}\n"
         tables = f"\n{RECORDED_INTEGERS}{tables}RECORDED = {{\n{rows}}}\n"
     text = CallText(contract)
-    leaves = {a.path: draw(contract, a, is_recorded=a in recorded) for a in contract.arguments if a.path}
+    leaves = {a.path: draw(contract, a, notes, is_recorded=a in recorded) for a in contract.arguments if a.path}
+    contract = contract.model_copy(update={"notes": (*contract.notes, *notes)})
     made = "".join(f'        "{name}": {one},\n' for name, one in text.made(leaves).items())
     structs = "".join(f'{n} = namedtuple("{n}", {fields})\n' for n, fields in text.structs.items())
     sizes = "".join(
@@ -57,6 +91,7 @@ def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract]:
 from __future__ import annotations
 
 import base64
+import math
 import zlib
 from collections import namedtuple
 
@@ -72,7 +107,10 @@ def make_inputs(dims, seed, device="cpu"):
 {made}    }}
 
 '''
-    return head + _reference_function(contract, text) + DRAWS + tables, contract
+    draws = "".join(
+        f"\n\ndef {one.rstrip()}\n" for one in DRAWS.split("\n\n\ndef ")[1:] if f"{one.partition('(')[0]}(" in made
+    )
+    return f"{head}{_reference_function(contract, text)}{draws}{tables}", contract
 
 
 def _reference_function(contract: ObservedContract, text: CallText) -> str:
@@ -84,7 +122,17 @@ def _reference_function(contract: ObservedContract, text: CallText) -> str:
     if observation.form in ("function", "module") and file and not text.unknown:
         source = Path(file).read_text(encoding="utf-8")
         needed = needed_statements(ast.parse(source), text.path.partition(".")[0])
-        clashes = {"reference", "make_inputs", "normal", "uniform", "integers", "recorded"}
+        clashes = {
+            "reference",
+            "make_inputs",
+            "normal",
+            "uniform",
+            "integers",
+            "choices",
+            "infinite",
+            "recorded",
+            "mixed",
+        }
         if is_pure_torch(needed) and not any(getattr(one, "name", "") in clashes for one in needed):
             # Imports of the future stand at the top of a file alone.
             own = text_of_statements(source, [one for one in needed if getattr(one, "module", "") != "__future__"])
@@ -97,18 +145,40 @@ def _reference_function(contract: ObservedContract, text: CallText) -> str:
     )
 
 
-def draw(contract: ObservedContract, argument: TaskArgument, *, is_recorded: bool) -> str:
-    """Return the expression that makes an argument."""
+def draw(contract: ObservedContract, argument: TaskArgument, notes: list[str], *, is_recorded: bool) -> str:
+    """Return the expression that makes an argument, and append to `notes` what it does not keep of the observed one."""
     if argument.role == "scalar":
         return str(argument.value)
     shape, dtype = f"({''.join(f'{extent}, ' for extent in argument.shape)})", f"torch.{argument.dtype}"
     if argument.role == "output":
         return f"torch.empty({shape}, dtype={dtype}, device=device)"
     if is_recorded:
-        return f'recorded("{argument.name}", dims, seed, {dtype}, {shape}).to(device)'
+        made = f'recorded("{argument.name}", dims, seed, torch.{stored_type(argument)}, {shape}).to(device)'
+        if "float" not in argument.dtype:
+            return made
+        low, high = (_number(one) for one in contract.sample.content(argument.path).two_values)
+        return f"torch.where({made}, {high}, {low}).to({dtype})"
     groups = (group for workload in (*contract.workloads, *contract.left_out) for group in workload.groups)
-    contents = [c.contents[c.tensors.index(argument.path)] for group in groups for c in group.calls]
-    return _drawn_values(contents, shape, argument.dtype)
+    contents = [call.content(argument.path) for group in groups for call in group.calls]
+    made = _drawn_values(contents, shape, argument.dtype)
+    if "int" in argument.dtype:
+        notes.append(
+            f"{argument.name}: its integers are too large to be recorded; {made} draws them, which keeps nothing "
+            "that they say of other arguments."
+        )
+    ends = [sum(share) / len(contents) for share in zip(*(one.infinite for one in contents), strict=True)]
+    if any(ends) and argument.shape:
+        notes.append(
+            f"{argument.name}: {sum(ends):.0%} of its values are infinite, at random places in make_inputs; write "
+            "the pattern there if there is one."
+        )
+        return f"infinite(random, {made}, {ends[0]:.6g}, {ends[1]:.6g})"
+    return made
+
+
+def _number(value: float) -> str:
+    """Return a number as Python."""
+    return f"{value:g}".replace("inf", "torch.inf") if math.isinf(value) else repr(value)
 
 
 def _drawn_values(contents: list[Content], shape: str, dtype: str) -> str:
@@ -118,8 +188,21 @@ def _drawn_values(contents: list[Content], shape: str, dtype: str) -> str:
     given = f"random, {shape}, torch.{dtype}"
     if dtype == "bool":
         return f"uniform(random, {shape}, torch.float32, 0.0, 1.0) < {mean:.4g}"
+    levels = defaultdict[float, float](float)
+    for value, share in (pair for content in contents for pair in content.levels):
+        levels[value] += share / len(contents)
+    is_masked = any(sum(content.infinite) for content in contents)
+    if all(content.is_of_few_values for content in contents) and (len(levels) > 1 or is_masked):
+        return f"choices({given}, {[*levels]}, {[round(share, 6) for share in levels.values()]})"
     if "int" in dtype:
-        return f"integers({given}, {int(low)}, {int(high)})"
+        kinds = {"distinct": all(c.distinct for c in contents), "rising": all(c.rising for c in contents)}
+        more = "".join(f", {kind}=True" for kind, is_so in kinds.items() if is_so)
+        negative = [value for value in levels if value < 0]
+        if len(negative) == 1 and len(levels) > 1 and not kinds["rising"]:
+            # A value such as -1 marks what does not count.
+            places = f"uniform(random, {shape}, torch.float32, 0.0, 1.0) < {levels[low]:.6g}"
+            return f"torch.where({places}, {int(low)}, integers({given}, 0, {int(high)})).to(torch.{dtype})"
+        return f"integers({given}, {int(low)}, {int(high)}{more})"
     if max(-low, high) > NOISE:
         return f"normal({given}, 0.0, 1.0)"
     if low == high:

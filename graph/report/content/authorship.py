@@ -1,4 +1,4 @@
-"""Who wrote the task and what a gain is measured against, as far as the frozen task shows it."""
+"""Who wrote the task, what a gain is measured against, and which inputs a kernel can know, as the frozen task shows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tools.artifacts import Task
 from tools.tasks.suites import SUITE_MARK
 
 NO_KERNEL_GIVEN = "No kernel was given: "
+KNOWN_CONTENT = "Known content: "
 _TASK_WORDS = {
     "submitter": "Whoever submitted this run wrote the task",
     "suite": "The task is a suite's problem, which the submitter's file holds: compare it with the suite",
@@ -27,6 +28,11 @@ def authors_of(task: Task) -> tuple[str, str]:
     if function is not None:
         return by_task, "submitter" if function.files else "package"
     return by_task, "run" if any(said.startswith(NO_KERNEL_GIVEN) for said in task.inferred) else "submitter"
+
+
+def known_contents(task: Task) -> tuple[str, ...]:
+    """Return the sentences about inputs that return from one input set to another, which bound the claim."""
+    return tuple(said for said in task.inferred if said.startswith(KNOWN_CONTENT))
 
 
 def authorship_words(task: Task) -> str:

@@ -17,7 +17,7 @@ from graph.artifacts import (
     SpecSheet,
     VersionMemory,
 )
-from graph.report.content.authorship import authorship_words
+from graph.report.content.authorship import authorship_words, known_contents
 from graph.report.content.frameworks import claimed_speedup, torch_times
 from graph.report.content.phrases import stop_reason_words
 from graph.report.content.placeholders import analysis_text
@@ -72,7 +72,7 @@ class ReportData:
     iterations: int
     """Iterations begun so far, without v0."""
     clocks: str
-    untuned: tuple[str, ...]
+    caveats: tuple[str, ...]
     authors: str
     """Who wrote task and baseline, in sentences."""
     objective: str
@@ -174,7 +174,7 @@ def gather_report(closing: Closing, services: Services) -> ReportData:
         iterations=state["iteration"],
         clocks=services.language.clock_description,
         authors=authorship_words(task),
-        untuned=tuple(sentence for sentence in task.inferred if UNTUNED_PHRASE in sentence),
+        caveats=(*(said for said in task.inferred if UNTUNED_PHRASE in said), *known_contents(task)),
         objective=OBJECTIVES[settings.judge.objective],
         final=benchmark,
         final_record=final.parents[0] if final else None,

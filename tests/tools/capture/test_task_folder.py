@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import json
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import yaml
 from graph.__main__ import main
 from tests.support import Capsys
 from tools.capture.contract import infer_contract
-from tools.capture.integers import RECORDED_INTEGERS
 from tools.capture.observation import CallGroup, Content, Observation, ObservedCall, ObservedValue
 from tools.capture.task_folder import write_captured_task
 
@@ -294,25 +292,109 @@ def test_lists_and_structs_are_given_as_they_are(tmp_path: Path, monkeypatch: py
     assert contract.fixed == {"meta_mode": "a"} and contract.made["meta"].mode == "a"
 
 
-def reordered(values: list[int], how: str, seed: int) -> list[int]:
-    import base64
-    import zlib
+def recorded_task(folder: Path, seeds: int = 9, **tensors: torch.Tensor) -> list[dict[str, torch.Tensor]]:
+    """What make_inputs gives, by seed, in the task of one call with these tensors."""
+    from tools.harness.capture.values import read_summary, summary, tensor_layout
 
-    text = base64.b64encode(zlib.compress(torch.tensor(values).numpy().tobytes())).decode()
-    scope = {"torch": torch, "base64": base64, "zlib": zlib, "HELD": ("n",), "REORDERING": {"x": how}}
-    scope["RECORDED"] = {(7,): [{"x": text}]}
-    exec(RECORDED_INTEGERS, scope)
-    with pytest.raises(ValueError, match="no call with these sizes"):
-        scope["recorded"]("x", {"n": 8}, seed, torch.int64, (len(values),))
-    return scope["recorded"]("x", {"n": 7}, seed, torch.int64, (len(values),)).tolist()
+    call = ObservedCall(
+        arguments={name: ObservedValue.model_validate(tensor_layout(one)) for name, one in tensors.items()},
+        contents=tuple(Content.model_validate(read_summary(summary(one))) for one in tensors.values()),
+        written=(False,) * len(tensors),
+        alias=tuple(range(len(tensors))),
+    )
+    found = observed([(call.arguments, 1, 1.0)])
+    groups = (CallGroup(calls=(call,), count=1, median_s=1.0),)
+    written = write_captured_task(found.model_copy(update={"groups": groups}), folder / "t")
+    (folder / "said").write_text(written.text())
+    scope: dict[str, object] = {}
+    exec((folder / "t" / "reference.py").read_text(), scope)
+    dims = scope["workloads"][0]["dims"]
+    return [scope["make_inputs"](dims, seed) for seed in range(seeds)]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_offsets_keep_their_pieces(seed: int) -> None:
-    offsets = [0, 3, 4, 4, 9, 16]
-    assert reordered(offsets, "offsets", 0) == offsets
-    found = reordered(offsets, "offsets", seed)
-    assert found[0] == 0 and found[-1] == 16 and found != offsets
-    assert sorted(b - a for a, b in itertools.pairwise(found)) == [0, 1, 3, 5, 7]
-    assert sorted(reordered([5, 2, 8, 8], "rows", seed)) == [2, 5, 8, 8]
-    assert reordered([5, 2, 8, 8], "kept", seed) == [5, 2, 8, 8]
+def contents(given: list[dict[str, torch.Tensor]], name: str) -> int:
+    """Number of different contents of an argument, without regard to order."""
+    return len({tuple(sorted(one[name].flatten().tolist())) for one in given})
+
+
+def test_offsets_and_their_lengths_are_redrawn_together(tmp_path: Path) -> None:
+    lengths = torch.tensor([16, 48, 0, 112, 32, 64])
+    offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+    given = recorded_task(tmp_path, lengths=lengths, offsets=offsets, x=torch.randn(272, 2))
+    assert torch.equal(given[0]["offsets"], offsets) and contents(given, "lengths") > 5
+    for one in given:
+        assert torch.equal(one["offsets"].diff(), one["lengths"]) and int(one["offsets"][-1]) == 272
+        assert not (one["lengths"] % 16).any() and int(one["lengths"].min()) >= 0 and int(one["lengths"].max()) <= 112
+
+
+def test_a_sorted_list_gets_other_gaps_and_a_histogram_other_counts(tmp_path: Path) -> None:
+    segments = torch.tensor([2, 2, 2, 3, 5, 5, 6, 6, 6, 6, 9, 9]).int()
+    experts = torch.randint(0, 8, (300, 2), generator=torch.Generator().manual_seed(1))
+    given = recorded_task(tmp_path, segments=segments, experts=experts, tokens=torch.arange(90) % 7)
+    for name in ("segments", "experts", "tokens"):
+        assert contents(given, name) > 5
+    for one in given:
+        assert bool((one["segments"].diff() >= 0).all()) and one["segments"][[0, -1]].tolist() == [2, 9]
+        assert one["experts"].min() >= 0 and one["experts"].max() <= 7
+
+
+def test_what_counts_or_sorts_another_list_stays_as_recorded(tmp_path: Path) -> None:
+    segments = torch.tensor([0, 0, 1, 1, 1, 2, 4, 4, 4, 4, 5])
+    given = recorded_task(tmp_path, segments=segments, counts=segments.bincount())
+    assert (
+        contents(given, "segments") == 1
+        and "segments, counts: the recorded integers" in (tmp_path / "said").read_text()
+    )
+    experts = torch.tensor([3, 0, 3, 1, 2, 2, 0, 3, 1, 1, 3])
+    given = recorded_task(tmp_path / "other", experts=experts, order=experts.argsort())
+    assert len({tuple(one["experts"].tolist()) for one in given}) == 1
+
+
+def test_rows_that_rise_and_pages_that_belong_to_one_row_stay_so(tmp_path: Path) -> None:
+    neighbours = torch.stack([torch.randperm(50)[:6].sort().values for _ in range(12)])
+    table = torch.where(torch.arange(12 * 3).reshape(12, 3) % 5 == 2, -1, torch.randperm(36).reshape(12, 3))
+    given = recorded_task(tmp_path, neighbours=neighbours, table=table, causal=torch.ones(12, 12).tril().bool()[:, :9])
+    for one in given:
+        assert bool((one["neighbours"].diff() > 0).all())
+        named = one["table"][one["table"] >= 0]
+        assert len(named.unique()) == len(named) and int((one["table"] < 0).sum()) == int((table < 0).sum())
+
+
+def test_masks_and_floats_of_few_values_keep_their_values(tmp_path: Path) -> None:
+    causal = torch.full((20, 20), -torch.inf).triu(1)
+    large = torch.randint(0, 2, (300, 300)).float()
+    bias = torch.randn(300, 300).masked_fill(torch.rand(300, 300) < 0.25, -torch.inf)
+    for one in recorded_task(tmp_path, 3, causal=causal, large=large, bias=bias):
+        assert torch.equal(one["causal"], causal)
+        assert set(one["large"].unique().tolist()) == {0.0, 1.0} and 0.4 < one["large"].mean() < 0.6
+        assert 0.2 < one["bias"].isneginf().float().mean() < 0.3 and bool(one["bias"].isfinite().any(1).all())
+        assert 0.9 < one["bias"][one["bias"].isfinite()].std() < 1.1
+    assert "25% of its values are infinite" in (tmp_path / "said").read_text()
+
+
+def test_large_integers_are_drawn_as_they_were_and_said(tmp_path: Path) -> None:
+    starts = torch.randint(0, 500_000, (20_000,)).sort().values
+    labels = torch.where(torch.rand(30_000) < 0.3, -100, torch.randint(0, 32_000, (30_000,)))
+    given = recorded_task(tmp_path, 3, starts=starts, slots=torch.randperm(40_000), labels=labels)
+    said = (tmp_path / "said").read_text()
+    for one in given:
+        assert bool((one["starts"].diff() >= 0).all()) and len(one["slots"].unique()) == 40_000
+        assert set(one["labels"][one["labels"] < 0].tolist()) == {-100}
+        assert 0.28 < (one["labels"] < 0).float().mean() < 0.32
+    assert all(
+        f"{name}: its integers are too large to be recorded" in said
+        for name in given[0]
+        if name in {"starts", "slots", "labels"}
+    )
+
+
+@pytest.mark.parametrize("distribution", ["scaled", "shifted", "outliers", "near_zero"])
+def test_a_mask_stays_infinite_in_every_distribution(monkeypatch: pytest.MonkeyPatch, distribution: str) -> None:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    from harness.reference.contract import Arg
+    from harness.reference.oracle import transform
+
+    causal = torch.full((9, 9), -torch.inf).triu(1)
+    given = Arg("mask", causal.clone(), "float32", "input")
+    transform(torch, [given], distribution, 3)
+    assert torch.equal(given.value.isneginf(), causal.isneginf()) and not given.value.isnan().any()

@@ -16,6 +16,10 @@ COMPARED = 1 << 22
 SAMPLE = 1 << 20
 """Elements from which a distribution is computed."""
 ALIGNMENT = 16
+LEVELS = 4
+"""Different values that are counted, from the least on."""
+SORTED = 1 << 22
+"""Integers of which it is found whether all are different, the first ones."""
 
 
 def torch_module():
@@ -74,24 +78,53 @@ def snapshot(tensor):
 
 
 def summary(tensor):
-    """Return a copy of a small integer tensor, or else smallest, largest, mean value and standard deviation of what is
-    finite, as a tensor to be read later; None for what has no such figures."""
+    """Return what is known of a tensor's content, as tensors by name to be read later; empty for what has no figures.
+
+    It is a copy of small integers; else the figures of what is finite, the shares of the infinities and of the least
+    few values, and whether integers rise along the last axis, or are all different. Small floats come with which of
+    them have the largest value, which is the whole content where there are two.
+    """
     torch = torch_module()
     if tensor.numel() == 0 or tensor.is_complex():
-        return None
-    values = tensor.detach()
-    if not values.is_floating_point() and values.numel() * values.element_size() <= CONTENT_BYTES:
-        return values.clone()
+        return {}
+    values, is_float = tensor.detach(), tensor.is_floating_point()
+    is_small = values.numel() * (1 if is_float else values.element_size()) <= CONTENT_BYTES
+    if is_small and not is_float:
+        return {"zlib": values.clone()}
     sample = values.reshape(-1)[:: math.ceil(values.numel() / SAMPLE)].to(torch.float64)
-    finite = torch.nan_to_num(sample, 0.0, 0.0, 0.0)
-    return torch.stack([finite.min(), finite.max(), finite.mean(), finite.std(correction=0)])
+    finite = sample.isfinite()
+    count, zero = finite.sum().clamp(min=1), sample.new_zeros(())
+    mean = torch.where(finite, sample, zero).sum() / count
+    low, high = (torch.where(finite, sample, end) for end in (torch.inf, -torch.inf))
+    found = {
+        "min": torch.nan_to_num(low.min(), posinf=0.0),
+        "max": torch.nan_to_num(high.max(), neginf=0.0),
+        "mean": mean,
+        "std": (torch.where(finite, sample - mean, zero).square().sum() / count).sqrt(),
+        "finite": finite.double().mean(),
+        "infinite": torch.stack([(sample == end).double().mean() for end in (-torch.inf, torch.inf)]),
+    }
+    if values.numel() >= 8 * LEVELS:
+        levels = [low.min()]
+        while len(levels) < LEVELS:
+            levels.append(torch.where(low > levels[-1], low, torch.inf).min())
+        found["levels"] = torch.stack([torch.stack([one, (low == one).sum() / count]) for one in levels])
+    if is_float:
+        return found | ({"zlib": sample == sample.max()} if is_small else {})
+    if values.dim() and values.dtype is not torch.bool:
+        found["rising"] = (values[..., 1:] >= values[..., :-1]).all()
+        found["distinct"] = values.reshape(-1)[:SORTED].sort().values.diff().ne(0).all()
+    return found
 
 
 def read_summary(found) -> dict:
     """Return a `summary` as JSON; waits for the device."""
-    if found is None:
-        return {}
-    if found.is_floating_point():
-        return dict(zip(("min", "max", "mean", "std"), found.tolist()))  # noqa: B905
-    data = found.cpu().contiguous().reshape(-1).view(torch_module().uint8).numpy().tobytes()
-    return {"zlib": base64.b64encode(zlib.compress(data, 9)).decode()}
+    read = {name: one.tolist() for name, one in found.items() if name != "zlib"}
+    if "levels" in read:
+        read["levels"] = [pair for pair in read["levels"] if pair[1] > 0 and math.isfinite(pair[0])]
+    ends = [share for share in read.get("infinite", ()) if share]
+    shares = [share * read["finite"] for _, share in read.get("levels", ())] + ends
+    if "zlib" in found and (not read or (len(shares) == 2 and sum(shares) > 1 - 1e-9)):
+        data = found["zlib"].cpu().contiguous().reshape(-1).view(torch_module().uint8).numpy().tobytes()
+        read["zlib"] = base64.b64encode(zlib.compress(data, 9)).decode()
+    return read

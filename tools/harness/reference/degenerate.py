@@ -1,16 +1,23 @@
-"""Recognises tasks that say little about a kernel: outputs that are one number, or that do not depend on the inputs."""
+"""Recognises tasks that say little about a kernel: outputs that are one number, or that do not depend on the
+inputs, and inputs whose content a kernel can know."""
 
+import hashlib
+import random
 import time
 from collections.abc import Callable
 
 import torch
 
 from harness.reference.comparison import ExpectedOutput, copy_arguments, expected_outputs, native_outputs
-from harness.reference.contract import Arg, Contract, ContractError
+from harness.reference.contract import Arg, Contract, ContractError, computable
 from harness.reference.determinism import is_equal
 
 IDLE_S = 3.0
 """Seconds in which each input is replaced alone, to find those that change nothing."""
+INPUT_SETS = 8
+"""Input sets that are compared, at most; two or more even where they take longer than `IDLE_S`."""
+MOST_SORTED = 1 << 22
+"""Elements of an input that is compared without regard to their order, at most."""
 COARSE = {"bfloat16": 8, "tf32": 11}
 """Type -> bits of its significand; the exponent is that of float32."""
 
@@ -56,6 +63,45 @@ def idle_inputs(contract: Contract, args: list[Arg], others: list[Arg]) -> list[
         if all(is_equal(one, now) for one, now in zip(outputs, moved, strict=True)):
             idle.append(a.name)
     return [f"Degenerate: other values of the input {name!r} alone change no output." for name in idle]
+
+
+def known_contents(args: list[Arg], draw: Callable[[int], list[Arg]], deadline: float) -> dict[str, str]:
+    """Return name -> how an input returns for other seeds, so that a kernel could hold it itself.
+
+    `draw` makes the arguments of a seed; it raises ContractError if it cannot. After `deadline` there is one other set.
+    """
+    seeds, found = random.Random(0), dict[str, str]()
+    contents = {a.name: ([fingerprint(a.value)], [values_of(a.value)]) for a in args if a.is_read and a.value.numel()}
+    for at in range(1, INPUT_SETS):
+        if at > 1 and time.monotonic() > deadline:
+            break
+        try:
+            drawn = draw(seeds.randrange(1 << 31))
+        except ContractError:
+            break
+        for a in (a for a in drawn if a.name in contents):
+            whole, values = contents[a.name]
+            whole.append(fingerprint(a.value))
+            values.append(values_of(a.value) if len({*values}) == 1 else b"")
+    for name, (whole, values) in contents.items():
+        count, total = len({*whole}), len(whole)
+        if count == 1 < total:
+            found[name] = "the same content in all input sets"
+        elif values[0] and len({*values}) == 1 < total:
+            found[name] = "the same values in another order in all input sets"
+        elif 2 * count <= total:
+            found[name] = f"one of {count} contents in each of {total} input sets"
+    return found
+
+
+def values_of(tensor: torch.Tensor) -> bytes:
+    """Return a hash of a tensor's values without regard to their order; empty for one of too many elements."""
+    return fingerprint(computable(tensor).flatten().sort().values) if tensor.numel() <= MOST_SORTED else b""
+
+
+def fingerprint(tensor: torch.Tensor) -> bytes:
+    """Return a hash of a tensor's bytes."""
+    return hashlib.sha256(tensor.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy()).digest()
 
 
 def look_for_degenerate(

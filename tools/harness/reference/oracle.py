@@ -326,7 +326,8 @@ def transform(torch, args, distribution: str, seed: int) -> None:
         if not a.is_read or not a.value.dtype.is_floating_point or not a.value.numel():
             continue
         x = a.value.to(torch.float64)
-        spread = float(x.std(correction=0)) if x.numel() > 1 else 1.0
+        finite = x[x.isfinite()]
+        spread = float(finite.std(correction=0)) if finite.numel() > 1 else 1.0
         sign = 1 if float(x.min()) >= 0 else chance.choice((-1, 1))
         if distribution == "scaled":
             x = x * chance.uniform(4.0, 30.0)
@@ -340,7 +341,8 @@ def transform(torch, args, distribution: str, seed: int) -> None:
             # A type of 8 bits rounds smaller values to zero.
             x = x * (4 * torch.finfo(a.value.dtype).tiny if a.value.dtype.itemsize == 1 else 1e-4)
         largest = torch.finfo(a.value.dtype).max
-        a.value = x.clamp(-largest, largest).to(a.value.dtype)
+        # What is infinite, such as a mask, stays so.
+        a.value = torch.where(a.value.isinf(), a.value.to(x.dtype), x.clamp(-largest, largest)).to(a.value.dtype)
 
 
 def bound_memory(extra: int) -> None:

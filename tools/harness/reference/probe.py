@@ -11,7 +11,7 @@ import torch
 
 from harness.reference.comparison import ExpectedOutput, copy_arguments, expected_outputs, results
 from harness.reference.contract import CORRECTION_HINT, Arg, Contract, ContractError, format_dims, total_bytes
-from harness.reference.degenerate import coarse_errors, look_for_degenerate
+from harness.reference.degenerate import IDLE_S, coarse_errors, known_contents, look_for_degenerate
 from harness.reference.determinism import is_equal, look_for_chance
 from harness.reference.flops import FlopCounter, products
 from harness.reference.needed import needed_bytes
@@ -24,6 +24,8 @@ NEEDED_S = 8.0
 """Seconds for each size in which to determine what the outputs depend on; all sizes together have twice as many."""
 PATIENCE_S = 100.0
 """Seconds after which no further workload is tried whose shapes only values show."""
+KNOWN_CONTENT = "Known content: "
+"""Beginning of a sentence about inputs that return for other seeds."""
 CHECKS_S = 40.0
 """Seconds that the checks of values may take, as the first call predicts."""
 
@@ -93,7 +95,8 @@ def look_at_values(
     answer: dict = {"workloads": []}
     roles: dict[str, str] = {}
     budget = ValueBudget(request["device"])
-    begun, needed_s = time.monotonic(), 2 * NEEDED_S
+    begun, needed_s, draw_s = time.monotonic(), 2 * NEEDED_S, IDLE_S
+    known: dict[tuple[str, str], list[str]] = {}
     for call, dims in ((shaped.get(name), dims) for name, dims, *_ in workloads):
         if call is not None:
             require_memory(call.args, dims, request["memory_bytes"])
@@ -122,6 +125,12 @@ def look_at_values(
         add_operations(answer, counter)
         answer.setdefault("coarse", coarse)
         before = time.monotonic()
+        if first or draw_s > 0:
+            draw = partial(another, contract, dims, request, roles)
+            for argument, how in known_contents(args, draw, before + draw_s).items():
+                known.setdefault((argument, how), []).append(name)
+        draw_s -= time.monotonic() - before
+        before = time.monotonic()
         size = (
             needed_bytes(contract, args, min(NEEDED_S, max(needed_s, 1.0)))
             if declared is None
@@ -130,6 +139,7 @@ def look_at_values(
         needed_s -= time.monotonic() - before
         figures = {"weight": weight, "margin": margin, "flops": counter.total or None, "unique_bytes": size}
         answer["workloads"].append(describe_workload(name, dims, args, compared) | figures)
+    inferred += known_content_notes(known)
     if not roles:
         random = next((name for call in shaped.values() for name in call.random), None)
         inferred.append(
@@ -139,6 +149,17 @@ def look_at_values(
             * bool(random)
         )
     return answer
+
+
+def known_content_notes(known: dict[tuple[str, str], list[str]]) -> list[str]:
+    """Return a sentence for the arguments whose contents return in one way in the same workloads."""
+    alike: dict[tuple, list[str]] = {}
+    for (argument, how), workloads in known.items():
+        alike.setdefault((how, *workloads), []).append(f"`{argument}`")
+    return [
+        f"{KNOWN_CONTENT}{', '.join(arguments)}: {how}, in {', '.join(workloads)}; a claim holds for it alone."
+        for (how, *workloads), arguments in alike.items()
+    ]
 
 
 def add_operations(answer: dict, counter: FlopCounter) -> None:
@@ -333,9 +354,9 @@ def run_once(
     return counter, {found.name: found.compared for found in expected}, coarse
 
 
-def another(contract: Contract, dims: dict, request: dict, roles: dict[str, str]) -> list[Arg]:
+def another(contract: Contract, dims: dict, request: dict, roles: dict[str, str], seed: int = 2) -> list[Arg]:
     """Return arguments of the same dims from another seed; raise ContractError if memory does not hold both sets."""
-    args = contract.build(dims, 2, request["parameters"], request["pointer_elements"])
+    args = contract.build(dims, seed, request["parameters"], request["pointer_elements"])
     require_memory(args, dims, request["memory_bytes"] // 2)
     set_roles(args, roles)
     return args

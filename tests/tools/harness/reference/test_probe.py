@@ -741,3 +741,19 @@ def test_a_stated_rtol_that_coarser_inputs_pass_is_told_with_their_error(asker: 
     assert not asker.probe(source).coarse, "nobody stated how exact it must be"
     seen = asker.probe("rtol = 0.01\n" + source).coarse
     assert 2**-12 < seen["tf32"] < 2**-11 and 2**-9 < seen["bfloat16"] < 2**-8
+
+
+def test_inputs_that_return_for_other_seeds_are_named(asker: Asker) -> None:
+    source = (
+        "import torch\noutputs = ('out',)\nworkloads = [{'N': 64}, {'N': 128}]\n"
+        "def make_inputs(dims, seed):\n    g, n = torch.Generator().manual_seed(seed), dims['N']\n"
+        "    return {'x': torch.randn(n, generator=g), 'ids': torch.arange(n) // 3, 'order': torch.randperm(n, "
+        "generator=g), 'three': torch.arange(n) + seed % 3, 'out': torch.empty(n)}\n\n"
+        "def reference(x, ids, order, three, **rest):\n    return x[order] + ids + three\n"
+    )
+    said = [sentence for sentence in asker.probe(source).inferred if sentence.startswith("Known content: ")]
+    assert [sentence.partition(", in N64, N128; a claim holds")[0] for sentence in said] == [
+        "Known content: `ids`: the same content in all input sets",
+        "Known content: `order`: the same values in another order in all input sets",
+        "Known content: `three`: one of 3 contents in each of 8 input sets",
+    ]
