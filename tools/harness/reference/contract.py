@@ -14,7 +14,6 @@ import types
 import warnings
 
 import torch
-from torch.utils import _pytree
 
 from harness.reference import structures
 
@@ -224,20 +223,6 @@ def interpret_triton() -> None:
     narrow_floats.install()
 
 
-def with_gradients(function, leaves: set[str]):
-    """Return the function, called with gradients on and with new tensors over the given ones, of which `leaves` are
-    fresh leaves."""
-
-    @functools.wraps(function)
-    def call(*positional, **given):
-        positional, given = _pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (positional, given))
-        given = {name: one.requires_grad_() if name in leaves else one for name, one in given.items()}
-        with torch.enable_grad():
-            return function(*positional, **given)
-
-    return call
-
-
 class Contract:
     """A loaded reference."""
 
@@ -332,11 +317,33 @@ class Contract:
         return found
 
     def bind(self, given: dict):
-        """Return the function's call with those of these arguments that it takes, as make_inputs arranges them, and
-        with what is fixed."""
+        """Return the function's call with those of these arguments that it takes; where it asks for gradients, each
+        call has them on, and new tensors over the given ones, of which `leaves` are leaves."""
+        function = self.callee(given)
+        if not self.records_gradients:
+            return self.fill(function, given)
+        parameters = (*function.parameters(),) if isinstance(function, torch.nn.Module) else ()
+        return functools.partial(self._call_with_gradients, function, parameters, given)
+
+    def _call_with_gradients(self, function, parameters: tuple, given: dict):
+        given = {
+            name: one.detach().requires_grad_(name in self.leaves) if isinstance(one, torch.Tensor) else one
+            for name, one in given.items()
+        }
+        for one in parameters:
+            one.grad = None
+        with torch.enable_grad():
+            return self.fill(function, given)()
+
+    def callee(self, given: dict):
+        """Return what is called with these arguments."""
+        return self.function
+
+    def fill(self, function, given: dict):
+        """Return the call of `function` with what it takes, as make_inputs arranges it, and with what is fixed."""
         arranged = self.arrange(given)
         accepted = {name: one for name, one in arranged.items() if self.takes is None or name in self.takes}
-        return functools.partial(self.function, **accepted)
+        return functools.partial(function, **accepted)
 
     def arrange(self, values: dict) -> dict:
         """Return the arguments' values by name as make_inputs gives them, with what is fixed."""
@@ -352,7 +359,7 @@ class Contract:
         except ContractError as error:
             if self.records_gradients is not None or NO_GRADIENT not in str(error):
                 raise
-            self.function, self.records_gradients = with_gradients(self.function, self.leaves), True
+            self.records_gradients = True
             for a in args:
                 if a.name in contents:
                     a.value.copy_(contents[a.name])

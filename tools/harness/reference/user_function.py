@@ -105,20 +105,24 @@ class UserFunction(OtherFunction):
                 f"constructor's values)"
             )
 
-    def bind(self, given: dict):
-        """Return the call with these arguments; a module gets its own parameters for each."""
+    def callee(self, given: dict):
+        """Return the function; of a module whose weights are among the arguments, a copy with these in their places."""
+        if not self.weights:
+            return self.function
+        # What it does not take from the arguments is shared.
+        shared = {id(one): one for one in (*self.module.parameters(), *self.module.buffers())}
+        module = copy.deepcopy(self.module, shared)
+        for name, key in self.weights.items():
+            path, _, leaf = key.rpartition(".")
+            owner, value = module.get_submodule(path), given[name]
+            if leaf in owner._parameters:
+                is_leaf = bool(self.records_gradients) and owner._parameters[leaf].requires_grad
+                value = torch.nn.Parameter(value, requires_grad=is_leaf)
+            setattr(owner, leaf, value)
+        return module
+
+    def fill(self, function, given: dict):
         given = given | self.arrange(given)
-        function = self.function
-        if self.weights:
-            # A copy that shares what it does not take from the arguments.
-            shared = {id(one): one for one in (*self.module.parameters(), *self.module.buffers())}
-            function = copy.deepcopy(self.module, shared)
-            for name, key in self.weights.items():
-                path, _, leaf = key.rpartition(".")
-                owner = function.get_submodule(path)
-                is_parameter = leaf in owner._parameters
-                value = torch.nn.Parameter(given[name], requires_grad=False) if is_parameter else given[name]
-                setattr(owner, leaf, value)
         if self.by_name:
             return functools.partial(function, **{name: given[name] for name in self.names})
         return functools.partial(function, *(given[name] for name in self.names))

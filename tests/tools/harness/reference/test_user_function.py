@@ -56,6 +56,26 @@ class Block(nn.Module):
         return x * self.SCALE * torch.sigmoid(self.gate(x))
 """
 
+BACKWARD = """
+import torch
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    x, gate_weight, gate_bias, dy = (torch.randn(8, generator=g) for _ in range(4))
+    weights = [gate_weight.requires_grad_(), gate_bias.requires_grad_()]
+    return {"x": x.requires_grad_(), WEIGHTS, "dy": dy, "out": torch.empty(8)}
+
+def reference(x, dy, GIVEN):
+    w, b = weights
+    y = x * w + b
+    y.pow(2).backward(dy)
+    return x.grad + w.grad + b.grad
+"""
+AS_A_LIST = BACKWARD.replace("WEIGHTS", '"weights": weights').replace("GIVEN", "weights")
+BY_NAME = BACKWARD.replace("WEIGHTS", '"gate_weight": weights[0], "gate_bias": weights[1]').replace(
+    "GIVEN):", "gate_weight, gate_bias):\n    weights = gate_weight, gate_bias"
+)
+
 
 @pytest.fixture(autouse=True)
 def _as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -126,6 +146,51 @@ def test_a_module_gets_its_weights_from_the_arguments_for_each_call() -> None:
     assert checked({"mine.py": BLOCK + "\ndef get_init_inputs():\n    return [8]\n"}, "mine:Block", reference)
     with pytest.raises(Exception, match=r"is called like its parameter SCALE, which keeps the constructor's values"):
         checked(BLOCK, "mine:Block", GATED, init={"width": 8})
+
+
+@pytest.mark.parametrize(
+    ("source", "reference", "init"),
+    [
+        (
+            """
+import torch
+class Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, b):
+        ctx.save_for_backward(x, w, b)
+        return (x * w + b) ** 2
+    @staticmethod
+    def backward(ctx, dy):
+        x, w, b = ctx.saved_tensors
+        d = 2 * dy * (x * w + b)
+        return d * w, d * x, d
+def f(values, pair, incoming):
+    assert all(one.is_leaf and one.grad is None for one in (values, *pair)) and not incoming.requires_grad
+    Gate.apply(values, *pair).backward(incoming)
+    return values.grad + pair[0].grad + pair[1].grad
+""",
+            AS_A_LIST,
+            (),
+        ),
+        (
+            BLOCK
+            + """
+class f(Block):
+    def forward(self, x, dy):
+        self.gate(x).pow(2).backward(dy)
+        return x.grad + self.gate.weight.grad + self.gate.bias.grad
+""",
+            BY_NAME,
+            (8,),
+        ),
+    ],
+    ids=["by position, weights in a list", "a module's parameters"],
+)
+def test_it_may_ask_for_gradients(source: str, reference: str, init: tuple[int, ...]) -> None:
+    function = checked(source, reference=reference, init=init)
+    given = {a.name: a.value for a in function.reference.build({}, 2, [], 0)}
+    call = function.bind(given)
+    assert torch.equal(call(), call()) and not any(one.grad is not None for one in given.values())
 
 
 def test_files_beside_it_and_a_build_are_there_before_the_import() -> None:
