@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from graph.artifacts import COMMIT_PROTOCOL, Closing, VersionMemory
 from graph.report.content import version_files as artifacts
-from graph.report.content.authorship import authors_of
 from graph.report.content.phrases import worth_words
 from graph.services import Services
 from graph.specs import hardware_sheet
@@ -99,7 +98,8 @@ def commit_trailers(services: Services, version: str, verdict: Verdict, record: 
         trailers["Confidence"] = f"{said.confidence:.4f}"
     if verdict.claim is not None:
         trailers["Clock"] = verdict.claim.clock
-    trailers["Authors"] = "task={}; baseline={}".format(*authors_of(services.task))
+    authors = services.task.authors
+    trailers["Authors"] = f"task={authors.task}; baseline={authors.baseline}"
     if any(a.dtype in numeric.floor and a.dtype not in numeric.cap for a in services.task.outputs):
         trailers["Tolerance"] = "as stated"
     return trailers

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.artifacts import Artifact
+from tools.artifacts import Artifact, digest
 from tools.capture.call_text import FILL, CallText
 from tools.capture.contract import ObservedContract, identifier, infer_contract
 from tools.capture.observation import Observation, read_observation
@@ -80,7 +80,7 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
         "reference.py": reference,
         "task.yaml": f'language: {language}\nlibrary: [reference]\nbaseline: {{call: "{baseline}"}}\n',
         "config.yaml": CONFIG,
-        "captured.json": json.dumps(_evidence(contract, baseline), indent=1) + "\n",
+        "captured.json": json.dumps(_evidence(contract, baseline, reference), indent=1) + "\n",
     }
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -112,13 +112,14 @@ def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str
 # ---------------------------------------------------------------- what was seen
 
 
-def _evidence(contract: ObservedContract, baseline: str) -> dict[str, object]:
-    """Return captured.json: each statement of the task with what was seen; no environment, and of the values of tensors
-    neither the integers, which stand in reference.py, nor floats."""
+def _evidence(contract: ObservedContract, baseline: str, reference: str) -> dict[str, object]:
+    """Return captured.json: the digest of reference.py, and each statement of the task with what was seen; no
+    environment, and of the values of tensors neither the integers, which stand in reference.py, nor floats."""
     groups: Any = {"__all__": {"groups"}}
     left_out: Any = {"observation": {"groups", "parameters", "modules"}, "workloads": groups, "left_out": groups}
     samples = [w.groups[0].calls[0].model_dump(mode="json", exclude_defaults=True) for w in contract.workloads]
-    return {"baseline": baseline, **contract.model_dump(mode="json", exclude=left_out), "calls": samples}
+    stated = contract.model_dump(mode="json", exclude=left_out)
+    return {"baseline": baseline, "reference_sha256": digest(reference), **stated, "calls": samples}
 
 
 def _summary(contract: ObservedContract) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -191,6 +193,25 @@ def test_it_may_ask_for_gradients(source: str, reference: str, init: tuple[int, 
     given = {a.name: a.value for a in function.reference.build({}, 2, [], 0)}
     call = function.bind(given)
     assert torch.equal(call(), call()) and not any(one.grad is not None for one in given.values())
+
+
+def test_only_an_unchanged_package_of_an_index_is_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source, about = tmp_path / "fastrms.py", tmp_path / "fast_rms-1.2.dist-info"
+    source.write_text("def f(x): return x")
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fast-rms\nVersion: 1.2\n")
+    known = base64.urlsafe_b64encode(hashlib.sha256(source.read_bytes()).digest()).decode().rstrip("=")
+    (about / "RECORD").write_text(f"fastrms.py,sha256={known},18\nfast_rms-1.2.dist-info/METADATA,,\n")
+    package = module("reference.user_function").published_package
+    assert package("fastrms") == package("fastrms.kernels") == "fast-rms 1.2" and not package("mine")
+    (about / "direct_url.json").write_text('{"url": "file:///home/me/rms", "dir_info": {"editable": true}}')
+    assert not package("fastrms")
+    (about / "direct_url.json").unlink()
+    source.write_text("import time\ndef f(x): time.sleep(1); return x")
+    assert not package("fastrms")
 
 
 def test_files_beside_it_and_a_build_are_there_before_the_import() -> None:
