@@ -72,9 +72,11 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
             f'"""Calls {observation.target} as `{" ".join(observation.command)}` did."""\n\nimport torch\n{own}\n'
             f"{''.join(text.unknown)}{text.setup}\n\ndef {CALL}({text.parameters()}):\n{text.body()}"
         )
-    # C++ takes none of these types.
+    # C++ takes none of these types; on a CPU, Triton's interpreter ran what imports it.
     is_small = any(a.dtype.startswith(("bfloat16", "float16", "float8")) for a in contract.arguments)
-    language = "triton" if observation.form == "triton" or observation.device != "cpu" or is_small else "cpp"
+    imports = any(re.search(r"^\s*(import|from) triton\b", one, re.MULTILINE) for one in files.values())
+    is_triton = imports or is_small or observation.form == "triton" or observation.device != "cpu"
+    language = "triton" if is_triton else "cpp"
     contract = contract.model_copy(update={"notes": (*contract.notes, *notes)})
     files |= {
         "reference.py": reference,
