@@ -212,13 +212,7 @@ def _load_kernel_task(
     # With make_inputs only the reference is probed: `tools.contracts` compares it with the kernel and names both files.
     probed_parameters = () if _defines_make_inputs(logic) else parameters
     asking = ProbeRequest(reference=logic, dims=dims, parameters=probed_parameters, pointer_elements=elements)
-    request = asking.model_copy(
-        update={
-            "library": _allowed_operators(settings, language),
-            "device": _probed_device(executor, language),
-            "module": _installed_module(settings),
-        }
-    )
+    request = _with_settings(asking, settings, language, executor)
     probe_result = probe_reference(executor, blobs, request, files)
     probe_result = probe_result.model_copy(update={"inferred": (*freeze_notes, *probe_result.inferred)})
     infer = partial(infer_task, name, source, logic, language, parameters, elements, settings, files=files)
@@ -273,13 +267,7 @@ def _load_reference_task(
             f"{reference}: without {files.kernel} beside it the reference must define the whole contract; define "
             f"make_inputs(dims, seed) in it, or add {files.kernel}"
         )
-    request = ProbeRequest(
-        reference=logic,
-        device=_probed_device(executor, language),
-        dims=dims,
-        library=_allowed_operators(settings, language),
-        module=_installed_module(settings),
-    )
+    request = _with_settings(ProbeRequest(reference=logic, dims=dims), settings, language, executor)
     probe_result = probe_reference(executor, blobs, request, files)
     parameters = tuple(
         Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar")
@@ -290,9 +278,15 @@ def _load_reference_task(
     return _infer_with_other_sizes(infer, probe_result, files, executor, blobs)
 
 
-def _installed_module(settings: TaskSettings) -> str:
-    """Return the module of the user's function, which is an installed one where baseline/ has no files; else empty."""
-    return settings.baseline.call.partition(":")[0] if settings.baseline and not settings.baseline.files else ""
+def _with_settings(
+    request: ProbeRequest, settings: TaskSettings, language: Language, executor: Executor
+) -> ProbeRequest:
+    """Return the request with the device, the operators, and the module of a function that has no files in baseline/,
+    which is an installed one."""
+    function = settings.baseline
+    module = function.call.partition(":")[0] if function and not function.files else ""
+    library, device = _allowed_operators(settings, language), _probed_device(executor, language)
+    return request.model_copy(update={"library": library, "device": device, "module": module})
 
 
 def _infer_with_other_sizes(
