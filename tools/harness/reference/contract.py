@@ -215,12 +215,14 @@ def import_source(text: str, file: str) -> types.ModuleType:
     return module
 
 
-def interpret_triton() -> None:
-    """Let Triton's interpreter run the kernels that a reference launches, as there is no GPU."""
+def interpret_triton() -> list[str]:
+    """Let Triton's interpreter run the kernels that are launched in this process, as there is no GPU; they are noted in
+    the list returned."""
     os.environ["TRITON_INTERPRET"] = "1"
     from harness.numerics import narrow_floats
 
     narrow_floats.install()
+    return narrow_floats.LAUNCHES
 
 
 class Contract:

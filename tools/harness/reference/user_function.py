@@ -33,8 +33,10 @@ class UserFunction(OtherFunction):
     place.
     """
 
-    def __init__(self, given: dict, reference: Contract, device: str):
+    def __init__(self, given: dict, reference: Contract, device: str, launches: list[str]):
         self.where, self.reference = given["call"], reference
+        self.launches, self.is_interpreted = launches, False
+        """`launches`: see `interpret_triton`; `is_interpreted`: whether a checked call added to them."""
         self.has_make_inputs, self.takes = reference.has_make_inputs, None
         self.names: list[str] | None = None
         """The arguments of a call, in its order; None: not known yet."""
@@ -107,6 +109,13 @@ class UserFunction(OtherFunction):
                 f" (no argument of the reference is called like its parameter {trained[0]}, which keeps the "
                 f"constructor's values)"
             )
+
+    def _call_function(self, args: list[Arg]):
+        before = len(self.launches)
+        try:
+            return super()._call_function(args)
+        finally:
+            self.is_interpreted |= len(self.launches) > before
 
     def callee(self, given: dict):
         """Return the function; of a module whose weights are among the arguments, a copy with these in their places."""

@@ -97,10 +97,11 @@ class TorchBackend:
         if self.mode in COMPILE_MODES:
             self._import_compiler()
         elif message["function"]:
+            launches = []
             if self.device == "cpu":
                 with contextlib.suppress(ImportError):
-                    self.contract.interpret_triton()
-            self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device)
+                    launches = self.contract.interpret_triton()
+            self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device, launches)
         elif self.mode != "eager":
             self.rival = self.rivals.Rival(self.task["rivals"]["source"], self.mode, self.reference)
         return {}
@@ -188,7 +189,7 @@ class TorchBackend:
                 torch.cuda.empty_cache()
         self.timed = self.rival or self.reference
         self.bound = [self.timed.bind(call) for call in self.calls]
-        return {}
+        return {"interpreted": getattr(self.rival, "is_interpreted", False)}
 
     def set_scalars(self, message: dict, fds) -> dict:
         """Replace the scalars at each address by those of new inputs."""
