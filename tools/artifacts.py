@@ -180,6 +180,17 @@ class BaselineFunction(Artifact):
     "--inplace"]`; `{python}` is the Python that runs jobs."""
     files: dict[str, str] = Field(default_factory=dict)
     """Path -> text of the files among which the module is looked up before the installed packages."""
+    package: str = Field(default="", exclude_if=operator.not_)
+    """Name and version of the package that holds the module, as an index gave it; empty: the submitter's own."""
+
+
+class Authors(Artifact):
+    """Who wrote a task and what its gain is measured against: the submitter, unless somebody else is known."""
+
+    task: Literal["submitter", "suite", "observed"] = "submitter"
+    """suite: a reader of a suite's problems wrote it; observed: `capture` did, from a run of the user's program."""
+    baseline: Literal["submitter", "package", "run"] = "submitter"
+    """package: of an index; run: v0, which this run wrote."""
 
 
 class Task(Artifact):
@@ -216,8 +227,8 @@ class Task(Artifact):
     """Functions of other packages that compute the same; None: the user named none."""
     baseline_function: BaselineFunction | None = None
     """The user's own function, over which a gain is reported; None: the user named none."""
-    observed: bool = False
-    """The task was recorded from a run of the user's program."""
+    authors: Authors = Field(default=Authors(), exclude_if=lambda authors: authors == Authors())
+    """Who wrote the task and what its gain is measured against."""
     product_type: ProductType | None = None
     """Type of the values that the reference's products take, where most of its operations are products; "" where they
     are not, None if they were not counted."""
@@ -227,7 +238,7 @@ class Task(Artifact):
     def identity(self) -> str:
         """Return the sha256 of the canonical JSON of the task, in hex, without `product_type`, which follows from the
         reference, and without a clock and a function that nobody named."""
-        unnamed = {name for name in ("clock", "baseline_function", "observed") if not getattr(self, name)}
+        unnamed = {name for name in ("clock", "baseline_function") if not getattr(self, name)}
         return digest(self.model_dump_json(exclude={"product_type", *unnamed}))
 
     @property

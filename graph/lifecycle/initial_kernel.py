@@ -6,7 +6,6 @@ from agents.lift.from_reference import LANGUAGE_MODEL_CODER, lift_reference
 from agents.roles import coder
 from agents.tool_use.workbench import failure_text
 from graph.artifacts import LiftResult
-from graph.report.content.authorship import NO_KERNEL_GIVEN
 from graph.services import Services
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError
@@ -98,9 +97,10 @@ def with_kernel(loaded: LoadedTask, kernel: Candidate, origin: str) -> LoadedTas
         if origin == LIFT_ORIGIN
         else f"was {written} by the coder ({origin})"
     )
-    task = loaded.task.model_copy(
-        update={"baseline": kernel.source, "inferred": (*loaded.task.inferred, f"{NO_KERNEL_GIVEN}v0 {sentence}.")}
-    )
+    inferred, authors = (*loaded.task.inferred, f"No kernel was given: v0 {sentence}."), loaded.task.authors
+    if not loaded.task.baseline_function:
+        authors = authors.model_copy(update={"baseline": "run"})
+    task = loaded.task.model_copy(update={"baseline": kernel.source, "inferred": inferred, "authors": authors})
     return loaded.model_copy(update={"task": task})
 
 

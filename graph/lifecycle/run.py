@@ -194,11 +194,10 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
             *files, sizes, executor, blobs, pointer_elements=settings.pointer_elements, like=like
         )
 
+    launches = trace.read_trace(Path(settings.trace)) if settings.trace else ()
     loaded = load_at(())
-    if settings.trace is not None:
-        shares = trace.workload_weights(
-            trace.group_launches(trace.read_trace(Path(settings.trace)), loaded.task, Path(settings.trace))
-        )
+    if settings.trace:
+        shares = trace.workload_weights(trace.group_launches(launches, loaded.task, Path(settings.trace)))
         loaded = tasks.with_workload_weights(
             load_at(tuple(dims for dims, _ in shares)), [weight for _, weight in shares]
         )

@@ -70,16 +70,14 @@ def check_user_function(
 
 
 def _function_check(call: str, record: Record, device: Device, absent: str | None) -> FunctionCheck:
-    result = confirmation.Contest.model_validate(record.payload).result
+    contest = confirmation.Contest.model_validate(record.payload)
+    result = contest.result
     if USER_FUNCTION in result.wrong:
         return FunctionCheck(call=call, status="wrong", reason=result.unavailable[USER_FUNCTION].rstrip("."))
-    if USER_FUNCTION in result.unavailable:
-        reason = result.unavailable[USER_FUNCTION].rstrip(".")
+    if reason := result.unavailable.get(USER_FUNCTION, "").rstrip("."):
         return FunctionCheck(call=call, status="not_timed", reason=f"{reason} ({absent})" if absent else reason)
     if absent:
-        reason = f"on the CPU, in Triton's interpreter where it is Triton's, and not timed: {absent}"
-        return FunctionCheck(call=call, status="agrees", reason=reason)
-    contest = confirmation.Contest.model_validate(record.payload)
+        return FunctionCheck(call=call, status="agrees", reason=f"on the CPU, and not timed: {absent}")
     seconds = sum(
         contest.weights[w.workload] * median([r[USER_FUNCTION] for r in w.kernel_rounds or w.rounds])
         for w in result.workloads

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from graph.artifacts import COMMIT_PROTOCOL, Closing, VersionMemory
 from graph.report.content import version_files as artifacts
-from graph.report.content.authorship import KNOWN_CONTENT, authors_of, known_contents
+from graph.report.content.authorship import KNOWN_CONTENT, known_contents
 from graph.report.content.phrases import worth_words
 from graph.services import Services
 from graph.specs import hardware_sheet
@@ -101,7 +101,8 @@ def commit_trailers(services: Services, version: str, verdict: Verdict, record: 
         trailers["Clock"] = verdict.claim.clock
     if known := known_contents(services.task):
         trailers["Known"] = " ".join(said.removeprefix(KNOWN_CONTENT) for said in known)
-    trailers["Authors"] = "task={}; baseline={}".format(*authors_of(services.task))
+    authors = services.task.authors
+    trailers["Authors"] = f"task={authors.task}; baseline={authors.baseline}"
     if any(a.dtype in numeric.floor and a.dtype not in numeric.cap for a in services.task.outputs):
         trailers["Tolerance"] = "as stated"
     return trailers

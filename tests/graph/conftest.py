@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -93,9 +94,9 @@ def printed_json(capsys: Capsys) -> Any:
 
 
 def refused(capsys: Capsys, *argv: str) -> str:
-    """The sentence on stderr of a command that must end with 2."""
+    """The sentence on stderr of a command that must end with 2, without the lines about a wait."""
     code = main(argv)
-    said = capsys.readouterr().err.strip()
+    said = re.sub(r".* so far\n", "", capsys.readouterr().err).strip()
     assert code == 2 and said.startswith("error: ") and "Traceback" not in said, said
     return said
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.artifacts import Artifact
+from tools.artifacts import Artifact, digest
 from tools.capture.call_text import FILL, CallText
 from tools.capture.contract import ObservedContract, identifier, infer_contract
 from tools.capture.observation import Observation, read_observation
@@ -21,7 +21,7 @@ from tools.tasks.python_file import project_files
 
 CALL = "observed_call"
 """Name of the baseline's module and function where the user's own cannot be called with the task's arguments."""
-MAX_LOADED_FILES = 1000
+MAX_LOADED_BYTES = 4 << 20
 MAX_SHOWN_FILES = 12
 CONFIG = """\
 task: .
@@ -74,15 +74,17 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
             f'"""Calls {observation.target} as `{" ".join(observation.command)}` did."""\n\nimport torch\n{own}\n'
             f"{''.join(text.unknown)}{text.setup}\n\ndef {CALL}({text.parameters()}):\n{text.body()}"
         )
-    # C++ takes none of these types.
+    # C++ takes none of these types; on a CPU, Triton's interpreter ran what imports it.
     is_small = any(a.dtype.startswith(("bfloat16", "float16", "float8")) for a in contract.arguments)
-    language = "triton" if observation.form == "triton" or observation.device != "cpu" or is_small else "cpp"
+    imports = any(re.search(r"^\s*(import|from) triton\b", one, re.MULTILINE) for one in files.values())
+    is_triton = imports or is_small or observation.form == "triton" or observation.device != "cpu"
+    language = "triton" if is_triton else "cpp"
     contract = contract.model_copy(update={"notes": (*contract.notes, *notes)})
     files |= {
         "reference.py": reference,
         "task.yaml": f'language: {language}\nlibrary: [reference]\nbaseline: {{call: "{baseline}"}}\n',
         "config.yaml": CONFIG,
-        "captured.json": json.dumps(_evidence(contract, baseline), indent=1) + "\n",
+        "captured.json": json.dumps(_evidence(contract, baseline, reference), indent=1) + "\n",
     }
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +111,7 @@ def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str
     # What a package runs when it is imported is part of how the function works, unless the program is a large one.
     imported = {Path(path) for name, path in observation.modules.items() if not name.startswith("__")}
     loaded = [one for one in imported if one.is_relative_to(root) and one.is_file()]
-    if len(loaded) <= MAX_LOADED_FILES:
+    if sum(one.stat().st_size for one in loaded) < MAX_LOADED_BYTES:
         texts |= {one.relative_to(root).as_posix(): one.read_text(encoding="utf-8", errors="replace") for one in loaded}
     if module == "__main__":
         texts.pop(file.relative_to(root).as_posix(), None)
@@ -122,13 +124,14 @@ def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str
 # ---------------------------------------------------------------- what was seen
 
 
-def _evidence(contract: ObservedContract, baseline: str) -> dict[str, object]:
-    """Return captured.json: each statement of the task with what was seen; no environment, and of the values of tensors
-    neither the integers, which stand in reference.py, nor floats."""
+def _evidence(contract: ObservedContract, baseline: str, reference: str) -> dict[str, object]:
+    """Return captured.json: the digest of reference.py, and each statement of the task with what was seen; no
+    environment, and of the values of tensors neither the integers, which stand in reference.py, nor floats."""
     groups: Any = {"__all__": {"groups"}}
     left_out: Any = {"observation": {"groups", "parameters", "modules"}, "workloads": groups, "left_out": groups}
     samples = [w.groups[0].calls[0].model_dump(mode="json", exclude_defaults=True) for w in contract.workloads]
-    return {"baseline": baseline, **contract.model_dump(mode="json", exclude=left_out), "calls": samples}
+    stated = contract.model_dump(mode="json", exclude=left_out)
+    return {"baseline": baseline, "reference_sha256": digest(reference), **stated, "calls": samples}
 
 
 def _summary(contract: ObservedContract) -> list[str]:

@@ -63,6 +63,8 @@ class ProbeRequest(Artifact):
     """Roles of the arguments at the tentative sizes."""
     library: tuple[str, ...] = ()
     """Operators that torch must have."""
+    module: str = Field(default="", exclude_if=operator.not_)
+    """Module whose package is asked for."""
 
 
 class ProbedArgument(Artifact):
@@ -125,6 +127,8 @@ class ProbeResult(Artifact):
     """If the reference states an rtol: type -> largest error of the float32 outputs when only the inputs are rounded to
     that type."""
     inferred: tuple[str, ...] = ()
+    package: str = ""
+    """Same as `BaselineFunction.package`."""
 
 
 # ---------------------------------------------------------------- correctness

@@ -7,6 +7,7 @@ express. Without a kernel, the reference alone defines the contract, and a kerne
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -16,7 +17,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from tools.artifacts import Artifact, BaselineFunction, Dims, NumericTolerance, Task, TaskClock, Workload
+from tools.artifacts import (
+    Artifact,
+    Authors,
+    BaselineFunction,
+    Dims,
+    NumericTolerance,
+    Task,
+    TaskClock,
+    Workload,
+    digest,
+)
 from tools.cli.suggestions import suggest_name, suggest_or_list
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.cli.waiting import reported_wait
@@ -32,6 +43,7 @@ from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, Pr
 from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
 from tools.store.blobs import Blobs, write_atomically
+from tools.tasks.suites import SuiteSource, task_files_of
 
 NVIDIA_DRIVER = Path("/dev/nvidiactl")
 REFERENCE_FILE = "reference.py"
@@ -78,6 +90,8 @@ class TaskSettings(Artifact):
     """Workload -> relative slowdown that the gate allows, instead of the margin in the reference."""
     baseline: BaselineFunction | None = None
     """The user's own function, which is timed as it is; gains are reported over it."""
+    problem: SuiteSource | None = None
+    """The suite's problem of which a reader made the folder; written by `check --problem`."""
     clock: TaskClock | None = None
     """Clock by which a gain on a GPU is claimed; default: the device's where launches hide a gain, else the wall
     clock."""
@@ -99,7 +113,10 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
         raise SettingsError(f"task: {path} is not a folder; name one that contains {REFERENCE_FILE} and a kernel")
     settings = _read_task_yaml(path / "task.yaml")
     settings = settings.model_copy(update={"weights": {}, "margins": {}}) if dims else settings
-    function, left_out = with_baseline_files(settings.baseline, path) if settings.baseline else (None, ())
+    left_out: list[str] = []
+    if settings.baseline:
+        function, left_out = with_baseline_files(settings.baseline, path)
+        settings = settings.model_copy(update={"baseline": function})
     language = detect_language(path)
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE_FILE
     name = settings.name or path.resolve().name
@@ -109,12 +126,26 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
     else:
         loaded = _load_kernel_task(name, kernel, reference, language, dims, 0, settings, executor, blobs)
     said = [f"{BASELINE_FOLDER}/{name} stays here, because only text travels with the jobs." for name in left_out]
-    update = {
-        "baseline_function": function,
-        "observed": (path / OBSERVED_FILE).is_file(),
-        "inferred": (*loaded.task.inferred, *said),
-    }
+    function = loaded.task.baseline_function
+    authors = Authors(
+        task=author_of_task(path, settings.problem),
+        baseline="package" if function and function.package else "submitter",
+    )
+    update = {"authors": authors, "inferred": (*loaded.task.inferred, *said)}
     return loaded.model_copy(update={"task": loaded.task.model_copy(update=update)})
+
+
+def author_of_task(folder: Path, problem: SuiteSource | None) -> Literal["submitter", "suite", "observed"]:
+    """Return who wrote reference.py: whoever wrote it last is the submitter, so that a reader of suites must still make
+    the same of its problem, and `capture` must have left its digest."""
+    reference = read_source(folder / REFERENCE_FILE)
+    with contextlib.suppress(SettingsError):
+        if problem and task_files_of(Path(problem.path), problem.sizes)[0].get(REFERENCE_FILE) == reference:
+            return "suite"
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        if json.loads((folder / OBSERVED_FILE).read_bytes())["reference_sha256"] == digest(reference):
+            return "observed"
+    return "submitter"
 
 
 def with_baseline_files(function: BaselineFunction, folder: Path) -> tuple[BaselineFunction, list[str]]:
@@ -134,7 +165,7 @@ def with_baseline_files(function: BaselineFunction, folder: Path) -> tuple[Basel
             f"{own}: holds more than {_MAX_SOURCE_BYTES >> 20} MiB; install the package in the "
             f"Python that runs jobs, and leave the function's own files there"
         )
-    return function.model_copy(update={"files": files}), left_out
+    return function.model_copy(update={"files": files, "package": ""}), left_out
 
 
 def load_task_files(
@@ -188,9 +219,7 @@ def _load_kernel_task(
     # With make_inputs only the reference is probed: `tools.contracts` compares it with the kernel and names both files.
     probed_parameters = () if _defines_make_inputs(logic) else parameters
     asking = ProbeRequest(reference=logic, dims=dims, parameters=probed_parameters, pointer_elements=elements)
-    request = asking.model_copy(
-        update={"library": _allowed_operators(settings, language), "device": _probed_device(executor, language)}
-    )
+    request = _with_settings(asking, settings, language, executor)
     probe_result = probe_reference(executor, blobs, request, files)
     probe_result = probe_result.model_copy(update={"inferred": (*freeze_notes, *probe_result.inferred)})
     infer = partial(infer_task, name, source, logic, language, parameters, elements, settings, files=files)
@@ -245,12 +274,7 @@ def _load_reference_task(
             f"{reference}: without {files.kernel} beside it the reference must define the whole contract; define "
             f"make_inputs(dims, seed) in it, or add {files.kernel}"
         )
-    request = ProbeRequest(
-        reference=logic,
-        device=_probed_device(executor, language),
-        dims=dims,
-        library=_allowed_operators(settings, language),
-    )
+    request = _with_settings(ProbeRequest(reference=logic, dims=dims), settings, language, executor)
     probe_result = probe_reference(executor, blobs, request, files)
     parameters = tuple(
         Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar")
@@ -259,6 +283,17 @@ def _load_reference_task(
     )
     infer = partial(infer_task, name, None, logic, language, parameters, 0, settings, files=files)
     return _infer_with_other_sizes(infer, probe_result, files, executor, blobs)
+
+
+def _with_settings(
+    request: ProbeRequest, settings: TaskSettings, language: Language, executor: Executor
+) -> ProbeRequest:
+    """Return the request with the device, the operators, and the module of a function that has no files in baseline/,
+    which is an installed one."""
+    function = settings.baseline
+    module = function.call.partition(":")[0] if function and not function.files else ""
+    library, device = _allowed_operators(settings, language), _probed_device(executor, language)
+    return request.model_copy(update={"library": library, "device": device, "module": module})
 
 
 def _infer_with_other_sizes(
@@ -386,6 +421,7 @@ def infer_task(
         inferred=(*probe_result.inferred, *about_arguments, *about_ranges, *about_numbers),
         library=_allowed_operators(settings, language, probe_result.products) or None,
         product_type=probe_result.product_type,
+        baseline_function=settings.baseline and settings.baseline.model_copy(update={"package": probe_result.package}),
         clock=_possible_clock(settings.clock, language, source),
     )
     return LoadedTask(task=task, workloads=workloads, operator=operator_family(probe_result.operations))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from tools.artifacts import Artifact
 from tools.errors import SettingsError
 from tools.registry import load_class
 
@@ -18,8 +19,13 @@ SUITES = {
 `execbench` is the common format of SOL-ExecBench and FlashInfer-Bench."""
 
 
-SUITE_MARK = "# ---- the code below makes the "
-"""Begins the line of reference.py that divides a suite's problem from our own code."""
+class SuiteSource(Artifact):
+    """What a reader made a task folder of."""
+
+    path: str
+    """Of the problem."""
+    sizes: str = ""
+    """What replaced the suite's own sizes."""
 
 
 class SuiteFormat(ABC):
@@ -46,17 +52,24 @@ def recognise_suite(path: Path) -> SuiteFormat | None:
     return next((suite for suite in _all_suites() if suite.recognises(path)), None)
 
 
+def task_files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
+    """Return what `SuiteFormat.task_files` of the problem's suite does; SettingsError if it is of none."""
+    suite = recognise_suite(problem)
+    if suite is None:
+        known = ", ".join(suite.problem_description for suite in _all_suites())
+        raise SettingsError(f"{problem}: not a problem of a suite; give one of these: {known}")
+    return suite.task_files(problem, sizes)
+
+
 def write_task_folder(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
     """Write the task folder of a suite's problem; return the folder and a sentence about its sizes.
 
     Raises SettingsError for a path that is no problem of a suite, and for existing files with other contents, which
     are not overwritten.
     """
-    suite = recognise_suite(problem)
-    if suite is None:
-        known = ", ".join(suite.problem_description for suite in _all_suites())
-        raise SettingsError(f"{problem}: not a problem of a suite; give one of these: {known}")
-    files, sentence = suite.task_files(problem, sizes)
+    files, sentence = task_files_of(problem, sizes)
+    source = SuiteSource(path=str(problem.resolve()), sizes=sizes)
+    files["task.yaml"] += f"problem: {source.model_dump_json()}\n"
     for name, content in files.items():
         path = folder / name
         # The user may have changed the language in task.yaml, or another machine wrote it.

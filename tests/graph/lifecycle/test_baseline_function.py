@@ -10,7 +10,7 @@ from graph.__main__ import main
 from graph.artifacts import FinalBenchmark
 from graph.lifecycle import rendering
 from graph.lifecycle.run import open_services
-from tests.graph.conftest import SHORT, TASK, configured, git, printed_json
+from tests.graph.conftest import SHORT, TASK, configured, git, printed_json, refused
 from tests.support import Capsys
 from tools.errors import StorageError
 from tools.store.repository import Repository
@@ -36,14 +36,46 @@ def folder(path: Path, own: str = OWN) -> Path:
     return path
 
 
+TRITON = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _softmax(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * n + tl.arange(0, BLOCK)
+    inside = tl.arange(0, BLOCK) < n
+    found = tl.exp(tl.load(x + at, mask=inside, other=-float("inf")))
+    tl.store(y + at, found / tl.sum(found, 0), mask=inside)
+
+
+def own(values):
+    result = torch.empty_like(values)
+    _softmax[(len(values),)](values, result, values.shape[1], BLOCK=triton.next_power_of_2(values.shape[1]))
+    return result
+"""
+
+
+@pytest.mark.slow
+def test_what_the_interpreter_runs_is_checked_and_never_timed(tmp_path: Path, capsys: Capsys) -> None:
+    pytest.importorskip("triton")
+    path = configured(tmp_path, **{**SHORT, "task": str(folder(tmp_path / "own", TRITON))})
+    assert main(["check", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "baseline    mine:own: it agrees with the reference in Triton's interpreter, which tells nothing" in told
+    folder(tmp_path / "own", TRITON.replace("tl.exp(", "1.01 + tl.exp("))
+    assert "mine:own does not compute 'result'" in refused(capsys, "check", str(path))
+
+
 @pytest.mark.slow
 def test_a_wrong_function_is_refused_and_a_right_one_is_what_a_gain_is_over(tmp_path: Path, capsys: Capsys) -> None:
     wrong = folder(tmp_path / "own", OWN.replace("return found /", "return found * 1.5 /"))
     path = configured(tmp_path, **{**SHORT, "task": str(wrong)})
-    assert main(["run", str(path)]) == 2
-    said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "task.yaml: baseline: mine:own does not compute 'result' as the reference does" in said
-    assert "and the reference gives" in said and ", input 1 of 2; correct the one that is wrong" in said
+    for verb in ("check", "run"):
+        said = refused(capsys, verb, str(path))
+        assert "task.yaml: baseline: mine:own does not compute 'result' as the reference does" in said
+        assert "and the reference gives" in said and ", input 1 of 2; correct the one that is wrong" in said
     assert not (tmp_path / "workspaces").exists()
     folder(tmp_path / "own")
     assert main(["check", str(path)]) == 0

@@ -19,6 +19,7 @@ from tests.support import Capsys
 from tools.capture.contract import infer_contract
 from tools.capture.observation import CallGroup, Content, Observation, ObservedCall, ObservedValue
 from tools.capture.task_folder import write_captured_task
+from tools.tasks.loader import author_of_task
 
 TOOLS = Path(__file__).parents[3] / "tools"
 ATTENTION = '''
@@ -155,6 +156,7 @@ def test_paged_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     names = [argument.name for argument in contract.build(task.reference.workloads[0]["dims"], 1, [], 0)]
     assert names == [argument["name"] for argument in task.captured["arguments"]]
     assert contract.fixed == {"window": None, "mode": "causal"}
+    assert author_of_task(tmp_path / "task", None) == "observed"
     assert "zlib" not in json.dumps(task.captured) and task.captured["observation"]["exit_code"] == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tools.artifacts import (
     Role,
     Task,
     TaskClock,
+    digest,
 )
 from tools.contracts.dims import parse_dims, parse_workloads
 from tools.contracts.inference import SourceNames, infer_tolerance, lift_error_caps
@@ -318,6 +320,23 @@ def test_the_files_of_the_users_function_are_frozen_with_the_task(tmp_path: Path
     (tmp_path / "task" / "baseline" / "pack" / "k.cu").write_text("slower")
     with pytest.raises(WorkspaceError, match=r"baseline/pack/k\.cu was changed"):
         tasks.read_frozen_task(tmp_path / "task")
+
+
+def test_a_forged_mark_or_evidence_makes_nobody_else_the_author(tmp_path: Path, beside: Beside) -> None:
+    reference = (ROOT / "tests" / "graph" / "task" / "reference.py").read_text()
+    marked = f"{reference}\n# ---- the code below makes the problem a task\n"
+    (tmp_path / "reference.py").write_text(marked)
+    (tmp_path / "captured.json").write_text("")
+    (tmp_path / "task.yaml").write_text("problem: {path: reference.py}\nbaseline: {call: 'torch:softmax'}\n")
+    task = tasks.load_task_folder(tmp_path, *beside).task
+    assert task.authors.task == "submitter"
+    function = task.baseline_function
+    assert task.authors.baseline == "package" and function and function.package.startswith("torch 2")
+    for evidence, author in (("[]", "submitter"), (json.dumps({"reference_sha256": digest(marked)}), "observed")):
+        (tmp_path / "captured.json").write_text(evidence)
+        assert tasks.author_of_task(tmp_path, None) == author
+    (tmp_path / "reference.py").write_text(reference)
+    assert tasks.author_of_task(tmp_path, None) == "submitter"
 
 
 # ---------------------------------------------------------------- files, through a real probe

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from tests.support import Beside
 from tools.errors import SettingsError
-from tools.tasks.loader import load_task_folder
-from tools.tasks.suites import write_task_folder
+from tools.tasks.loader import author_of_task, load_task_folder
+from tools.tasks.suites import SuiteSource, write_task_folder
 
 DEFINITION: dict[str, Any] = {
     "name": "scaled_pairs",
@@ -258,7 +259,12 @@ def test_where_a_gpu_is_the_problem_of_any_suite_is_for_it(
     for name, language in ((".", "triton"), ("missing", "cpp")):
         monkeypatch.setattr("tools.tasks.loader.NVIDIA_DRIVER", tmp_path / name)
         folder, _ = write_task_folder(problem, tmp_path / language, "")
-        assert f"language: {language}\n" in (folder / "task.yaml").read_text()
+        settings = yaml.safe_load((folder / "task.yaml").read_text())
+        assert settings["language"] == language
+    made_of, reference = SuiteSource(**settings["problem"]), folder / "reference.py"
+    assert author_of_task(folder, made_of) == "suite"
+    reference.write_text(reference.read_text() + "workloads = []\n")
+    assert author_of_task(folder, made_of) == "submitter"
 
 
 def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(

@@ -12,6 +12,7 @@ from harness.workers.gpu_kernel import BUSY_WAIT_S
 RIVAL_START_LIMIT_S = 300.0
 """Seconds in which a function that is not ours must be built, imported, compile its first call, and be compared with
 the reference."""
+INTERPRETED = "it agrees with the reference in Triton's interpreter, which tells nothing about its time"
 MAX_TRAIN_PIECES = 8
 """Most pieces of a train on a CPU. A piece calls a function at most once at each address, and all addresses get new
 inputs before the next piece."""
@@ -163,6 +164,8 @@ class TorchContestant:
     """The reference under torch eager or torch.compile, or another library's function for it."""
 
     opened = False
+    untimed = ""
+    """Why it is checked and not timed; empty: it is timed."""
 
     def __init__(self, where: backend.TimingBackend, request: dict, contestant: dict, lane: int):
         self.name, self.limit_s, self.backend = contestant["name"], request["call_limit_s"], where
@@ -197,9 +200,10 @@ class TorchContestant:
         """Hand over the shared inputs; under compile the reference is compiled for their shapes."""
         arguments = [ring.arguments(at) for at in range(ring.addresses)]
         self.ring, inputs = ring, ring.inputs
-        self.process.call(
+        answer = self.process.call(
             "attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd], **self.start
         )
+        self.untimed = INTERPRETED if answer.get("interpreted") else ""
         self.order_s, self.scalar_changes = 0.0, ring.sets.scalar_changes
         self.order_s = min(self.time_piece([]) for _ in range(9))
 

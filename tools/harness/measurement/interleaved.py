@@ -171,6 +171,9 @@ def warm_up(
     for name, contestant in list(field.items()):
         try:
             contestant.prepare(ring, widen)
+            if isinstance(contestant, TorchContestant) and contestant.untimed:
+                unavailable[name] = contestant.untimed
+                continue
             contestant.time_piece([0])
             if isinstance(contestant, KernelContestant):
                 contestant.settle()

@@ -20,10 +20,21 @@ NARROW_TYPES = {
 COMPUTING = ("binary_op", "unary_op", "ternary_op", "create_fma", "create_clampf", "create_rsqrt", "create_dot")
 """Methods of the interpreter's builder that compute with values; their result has the type of the last operand."""
 
+LAUNCHES: list[str] = []
+"""The kernels that the interpreter ran in this process."""
+
 
 @functools.cache
 def install() -> None:
-    """Replace the methods of the interpreter that compute with values, for the rest of this process."""
+    """Replace the methods of the interpreter that compute with values, for the rest of this process, and note the
+    launches."""
+    launch = interpreter.GridExecutor.__call__
+
+    def noted(self, *args, **kwargs):
+        LAUNCHES.append(self.fn.__name__)
+        return launch(self, *args, **kwargs)
+
+    interpreter.GridExecutor.__call__ = noted
     builder = interpreter.InterpreterBuilder
     for name in COMPUTING:
         setattr(builder, name, _computing_in_float32(getattr(builder, name)))

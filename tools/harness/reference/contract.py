@@ -14,7 +14,6 @@ import types
 import warnings
 
 import torch
-from torch.utils import _pytree
 
 from harness.numerics.unrounded import is_eight_bit_float
 from harness.reference import structures
@@ -115,7 +114,7 @@ def call_or_contract_error(what: str, function, /, *args, **kwargs):
     except ModuleNotFoundError as error:
         name = error.name or ""
         package = name.partition(".")[0]
-        lack = f"the package {package!r}, which the Python that runs jobs ({sys.executable}) lacks; pip install {package}"
+        lack = f"the package {package!r}, which the Python of the jobs ({sys.executable}) lacks; pip install {package}"
         if package in sys.modules:
             lack = f"the module {name!r}, which the copy of {package!r} beside the task lacks; copy its file"
         raise ContractError(f"{what} needs {lack} there", traceback.format_exc()) from error
@@ -212,26 +211,14 @@ def import_source(text: str, file: str) -> types.ModuleType:
     return module
 
 
-def interpret_triton() -> None:
-    """Let Triton's interpreter run the kernels that a reference launches, as there is no GPU."""
+def interpret_triton() -> list[str]:
+    """Let Triton's interpreter run the kernels that are launched in this process, as there is no GPU; they are noted in
+    the list returned."""
     os.environ["TRITON_INTERPRET"] = "1"
     from harness.numerics import narrow_floats
 
     narrow_floats.install()
-
-
-def with_gradients(function, leaves: set[str]):
-    """Return the function, called with gradients on and with new tensors over the given ones, of which `leaves` are
-    fresh leaves."""
-
-    @functools.wraps(function)
-    def call(*positional, **given):
-        positional, given = _pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (positional, given))
-        given = {name: one.requires_grad_() if name in leaves else one for name, one in given.items()}
-        with torch.enable_grad():
-            return function(*positional, **given)
-
-    return call
+    return narrow_floats.LAUNCHES
 
 
 class Contract:
@@ -331,11 +318,33 @@ class Contract:
         return found
 
     def bind(self, given: dict):
-        """Return the function's call with those of these arguments that it takes, as make_inputs arranges them, and
-        with what is fixed."""
+        """Return the function's call with those of these arguments that it takes; where it asks for gradients, each
+        call has them on, and new tensors over the given ones, of which `leaves` are leaves."""
+        function = self.callee(given)
+        if not self.records_gradients:
+            return self.fill(function, given)
+        parameters = (*function.parameters(),) if isinstance(function, torch.nn.Module) else ()
+        return functools.partial(self._call_with_gradients, function, parameters, given)
+
+    def _call_with_gradients(self, function, parameters: tuple, given: dict):
+        given = {
+            name: one.detach().requires_grad_(name in self.leaves) if isinstance(one, torch.Tensor) else one
+            for name, one in given.items()
+        }
+        for one in parameters:
+            one.grad = None
+        with torch.enable_grad():
+            return self.fill(function, given)()
+
+    def callee(self, given: dict):
+        """Return what is called with these arguments."""
+        return self.function
+
+    def fill(self, function, given: dict):
+        """Return the call of `function` with what it takes, as make_inputs arranges it, and with what is fixed."""
         arranged = self.arrange(given)
         accepted = {name: one for name, one in arranged.items() if self.takes is None or name in self.takes}
-        return functools.partial(self.function, **accepted)
+        return functools.partial(function, **accepted)
 
     def arrange(self, values: dict) -> dict:
         """Return the arguments' values by name as make_inputs gives them, with what is fixed."""
@@ -351,7 +360,7 @@ class Contract:
         except ContractError as error:
             if self.records_gradients is not None or NO_GRADIENT not in str(error):
                 raise
-            self.function, self.records_gradients = with_gradients(self.function, self.leaves), True
+            self.records_gradients = True
             for a in args:
                 if a.name in contents:
                     a.value.copy_(contents[a.name])

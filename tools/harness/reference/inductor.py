@@ -8,7 +8,6 @@ import re
 import time
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations_with_replacement
 
 import sympy
@@ -366,7 +365,7 @@ def compiled(
     given = {a.name: a.value for a in args if takes is None or contract.made or a.name in takes}
 
     def call_reference(given):
-        found = (contract.bind(given) if contract.made else partial(contract.function, **given))()
+        found = contract.bind(given)()
         found = () if found is None else tuple(found) if isinstance(found, (tuple, list)) else (found,)
         return tuple(value.to(kind).contiguous() for value, kind in zip(found, kinds, strict=True)) if found else ()
 

@@ -18,6 +18,7 @@ from harness.reference.needed import needed_bytes
 from harness.reference.outputs import infer_roles, look_for_read_outputs
 from harness.reference.shapes import CALLS_OF_FIRST, LARGE_PRODUCT, ShapedCall, ValueBudget, calls_without_values
 from harness.reference.structures import flatten
+from harness.reference.user_function import published_package
 from harness.reference.workloads import build_arguments, check_dims, dims_range, requested_workloads
 
 NEEDED_S = 8.0
@@ -36,6 +37,8 @@ def probe(request: dict) -> dict:
     A reference whose shapes are known, but whose values are refused, is answered with the reason in `unusable`.
     """
     look_for_operators(request["library"])
+    # The reference is not imported yet.
+    package = published_package(request["module"]) if request.get("module") else ""
     text = request["reference"]
 
     @functools.cache
@@ -55,6 +58,7 @@ def probe(request: dict) -> dict:
     workloads = requested_workloads(contract, request)
     answer = {
         "kind": "probe",
+        "package": package,
         "has_make_inputs": contract.has_make_inputs,
         "dims_range": dims_range(contract),
         "rtol": number(contract, "rtol"),

@@ -1,15 +1,18 @@
 """Loads the user's own function as it is: a function, a module's class, or an autograd function's. Needs torch."""
 
+import base64
 import contextlib
 import copy
 import functools
-import importlib
+import hashlib
+import importlib.util
 import inspect
 import itertools
 import re
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 import torch
@@ -31,8 +34,10 @@ class UserFunction(OtherFunction):
     place.
     """
 
-    def __init__(self, given: dict, reference: Contract, device: str):
+    def __init__(self, given: dict, reference: Contract, device: str, launches: list[str]):
         self.where, self.reference = given["call"], reference
+        self.launches, self.is_interpreted = launches, False
+        """`launches`: see `interpret_triton`; `is_interpreted`: whether a checked call added to them."""
         self.has_make_inputs, self.takes = reference.has_make_inputs, None
         self.names: list[str] | None = None
         """The arguments of a call, in its order; None: not known yet."""
@@ -106,23 +111,56 @@ class UserFunction(OtherFunction):
                 f"constructor's values)"
             )
 
-    def bind(self, given: dict):
-        """Return the call with these arguments; a module gets its own parameters for each."""
+    def _call_function(self, args: list[Arg]):
+        before = len(self.launches)
+        try:
+            return super()._call_function(args)
+        finally:
+            self.is_interpreted |= len(self.launches) > before
+
+    def callee(self, given: dict):
+        """Return the function; of a module whose weights are among the arguments, a copy with these in their places."""
+        if not self.weights:
+            return self.function
+        # What it does not take from the arguments is shared.
+        shared = {id(one): one for one in (*self.module.parameters(), *self.module.buffers())}
+        module = copy.deepcopy(self.module, shared)
+        for name, key in self.weights.items():
+            path, _, leaf = key.rpartition(".")
+            owner, value = module.get_submodule(path), given[name]
+            if leaf in owner._parameters:
+                is_leaf = bool(self.records_gradients) and owner._parameters[leaf].requires_grad
+                value = torch.nn.Parameter(value, requires_grad=is_leaf)
+            setattr(owner, leaf, value)
+        return module
+
+    def fill(self, function, given: dict):
         given = given | self.arrange(given)
-        function = self.function
-        if self.weights:
-            # A copy that shares what it does not take from the arguments.
-            shared = {id(one): one for one in (*self.module.parameters(), *self.module.buffers())}
-            function = copy.deepcopy(self.module, shared)
-            for name, key in self.weights.items():
-                path, _, leaf = key.rpartition(".")
-                owner = function.get_submodule(path)
-                is_parameter = leaf in owner._parameters
-                value = torch.nn.Parameter(given[name], requires_grad=False) if is_parameter else given[name]
-                setattr(owner, leaf, value)
         if self.by_name:
             return functools.partial(function, **{name: given[name] for name in self.names})
         return functools.partial(function, *(given[name] for name in self.names))
+
+
+def published_package(module: str) -> str:
+    """Return name and version of the package that an index gave and that holds the module, with its Python files as
+    its record has them; empty: whoever uses this Python may have written the module."""
+    top = module.partition(".")[0]
+    for name in metadata.packages_distributions().get(top, ()):
+        package, found = metadata.distribution(name), importlib.util.find_spec(top)
+        texts = {str(file.locate()): file.hash for file in package.files or () if file.suffix == ".py"}
+        # What comes from a folder, in place or copied, or from a repository is said in this file.
+        from_index = package.read_text("direct_url.json") is None
+        if found and found.origin in texts and from_index and all(map(_has_digest, texts, texts.values())):
+            return f"{name} {package.version}"
+    return ""
+
+
+def _has_digest(path: str, known) -> bool:
+    try:
+        found = hashlib.sha256(Path(path).read_bytes()).digest()
+    except OSError:
+        return False
+    return known is not None and base64.urlsafe_b64encode(found).decode().rstrip("=") == known.value
 
 
 def _argument_names(key: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 for it, in native precision."""
 
 import contextlib
+import copy
 import mmap
 import os
 import signal
@@ -96,10 +97,11 @@ class TorchBackend:
         if self.mode in COMPILE_MODES:
             self._import_compiler()
         elif message["function"]:
+            launches = []
             if self.device == "cpu":
                 with contextlib.suppress(ImportError):
-                    self.contract.interpret_triton()
-            self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device)
+                    launches = self.contract.interpret_triton()
+            self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device, launches)
         elif self.mode != "eager":
             self.rival = self.rivals.Rival(self.task["rivals"]["source"], self.mode, self.reference)
         return {}
@@ -124,8 +126,9 @@ class TorchBackend:
         extensions and compile again."""
         torch = self.torch
         torch._dynamo.reset()
-        compiled = torch.compile(self.reference.function, dynamic=False, mode=COMPILE_MODES[self.mode])
-        self.bound = [partial(compiled, **self.reference.bind(call).keywords) for call in self.calls]
+        self.timed = copy.copy(self.reference)
+        self.timed.function = torch.compile(self.reference.function, dynamic=False, mode=COMPILE_MODES[self.mode])
+        self.bound = [self.timed.bind(call) for call in self.calls]
         try:
             self.bound[0]()
         except Exception:
@@ -184,17 +187,15 @@ class TorchBackend:
                 self.rival.check(args, self.task["numeric"])
             if self.device != "cpu":
                 torch.cuda.empty_cache()
-        self.bound = [(self.rival or self.reference).bind(call) for call in self.calls]
-        return {}
+        self.timed = self.rival or self.reference
+        self.bound = [self.timed.bind(call) for call in self.calls]
+        return {"interpreted": getattr(self.rival, "is_interpreted", False)}
 
     def set_scalars(self, message: dict, fds) -> dict:
         """Replace the scalars at each address by those of new inputs."""
         for call, scalars in zip(self.calls, message["scalars"], strict=True):
             call.update(scalars)
-        known = [(self.rival or self.reference).bind(call) for call in self.calls]
-        if self.mode in COMPILE_MODES:
-            known = [partial(self.bound[0].func, **call.keywords) for call in known]
-        self.bound = known
+        self.bound = [self.timed.bind(call) for call in self.calls]
         return {}
 
     def restore(self, message: dict, fds) -> dict:

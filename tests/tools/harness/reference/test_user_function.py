@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +58,26 @@ class Block(nn.Module):
         return x * self.SCALE * torch.sigmoid(self.gate(x))
 """
 
+BACKWARD = """
+import torch
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    x, gate_weight, gate_bias, dy = (torch.randn(8, generator=g) for _ in range(4))
+    weights = [gate_weight.requires_grad_(), gate_bias.requires_grad_()]
+    return {"x": x.requires_grad_(), WEIGHTS, "dy": dy, "out": torch.empty(8)}
+
+def reference(x, dy, GIVEN):
+    w, b = weights
+    y = x * w + b
+    y.pow(2).backward(dy)
+    return x.grad + w.grad + b.grad
+"""
+AS_A_LIST = BACKWARD.replace("WEIGHTS", '"weights": weights').replace("GIVEN", "weights")
+BY_NAME = BACKWARD.replace("WEIGHTS", '"gate_weight": weights[0], "gate_bias": weights[1]').replace(
+    "GIVEN):", "gate_weight, gate_bias):\n    weights = gate_weight, gate_bias"
+)
+
 
 @pytest.fixture(autouse=True)
 def _as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -75,7 +97,7 @@ def checked(source: str | dict[str, str], call: str = "mine:f", reference: str =
         a.role = "output" if a.name == "out" else "input" if a.is_tensor else "scalar"
     files = {"mine.py": source} if isinstance(source, str) else source
     given = {"call": call, "files": files, "init": (), "build": (), **more}
-    function = module("reference.user_function").UserFunction(given, contract, "cpu")
+    function = module("reference.user_function").UserFunction(given, contract, "cpu", [])
     function.check(args, NUMERIC)
     function.bind({a.name: a.value for a in args})()
     return function
@@ -126,6 +148,70 @@ def test_a_module_gets_its_weights_from_the_arguments_for_each_call() -> None:
     assert checked({"mine.py": BLOCK + "\ndef get_init_inputs():\n    return [8]\n"}, "mine:Block", reference)
     with pytest.raises(Exception, match=r"is called like its parameter SCALE, which keeps the constructor's values"):
         checked(BLOCK, "mine:Block", GATED, init={"width": 8})
+
+
+@pytest.mark.parametrize(
+    ("source", "reference", "init"),
+    [
+        (
+            """
+import torch
+class Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, b):
+        ctx.save_for_backward(x, w, b)
+        return (x * w + b) ** 2
+    @staticmethod
+    def backward(ctx, dy):
+        x, w, b = ctx.saved_tensors
+        d = 2 * dy * (x * w + b)
+        return d * w, d * x, d
+def f(values, pair, incoming):
+    assert all(one.is_leaf and one.grad is None for one in (values, *pair)) and not incoming.requires_grad
+    Gate.apply(values, *pair).backward(incoming)
+    return values.grad + pair[0].grad + pair[1].grad
+""",
+            AS_A_LIST,
+            (),
+        ),
+        (
+            BLOCK
+            + """
+class f(Block):
+    def forward(self, x, dy):
+        self.gate(x).pow(2).backward(dy)
+        return x.grad + self.gate.weight.grad + self.gate.bias.grad
+""",
+            BY_NAME,
+            (8,),
+        ),
+    ],
+    ids=["by position, weights in a list", "a module's parameters"],
+)
+def test_it_may_ask_for_gradients(source: str, reference: str, init: tuple[int, ...]) -> None:
+    function = checked(source, reference=reference, init=init)
+    given = {a.name: a.value for a in function.reference.build({}, 2, [], 0)}
+    call = function.bind(given)
+    assert torch.equal(call(), call()) and not any(one.grad is not None for one in given.values())
+
+
+def test_only_an_unchanged_package_of_an_index_is_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source, about = tmp_path / "fastrms.py", tmp_path / "fast_rms-1.2.dist-info"
+    source.write_text("def f(x): return x")
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fast-rms\nVersion: 1.2\n")
+    known = base64.urlsafe_b64encode(hashlib.sha256(source.read_bytes()).digest()).decode().rstrip("=")
+    (about / "RECORD").write_text(f"fastrms.py,sha256={known},18\nfast_rms-1.2.dist-info/METADATA,,\n")
+    package = module("reference.user_function").published_package
+    assert package("fastrms") == package("fastrms.kernels") == "fast-rms 1.2" and not package("mine")
+    (about / "direct_url.json").write_text('{"url": "file:///home/me/rms", "dir_info": {"editable": true}}')
+    assert not package("fastrms")
+    (about / "direct_url.json").unlink()
+    source.write_text("import time\ndef f(x): time.sleep(1); return x")
+    assert not package("fastrms")
 
 
 def test_files_beside_it_and_a_build_are_there_before_the_import() -> None:
