@@ -39,6 +39,7 @@ MAX_WHOLE_PAGES = 3
 MAX_SIGNAL_LINES = 20
 MAX_LOOP_CHARS = 2400
 """Most characters of the longest hot loop if the budget cannot hold it."""
+_RECORDED_VALUES = re.compile(r"(['\"])[A-Za-z0-9+/=]{200,}\1")
 ADAPTER_PATTERN = re.compile(r"^# ---- the code below makes the \w+ a task.*\n(?s:.*)", re.MULTILINE)
 """Matches what `tools/tasks` writes below a suite's problem to make it a task."""
 SECTION_OVERHEAD_TOKENS = 150
@@ -118,10 +119,13 @@ def _indented_line(row: str, most: int = 400) -> str:
 
 
 def fill_reference(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the whole reference.py, but of a suite's problem its own lines alone."""
+    """Return reference.py, but of a suite's problem its own lines alone, and of recorded values their length."""
     if brief.task is None:
         return None
-    return SectionContent((_whole_item("reference.py", ADAPTER_PATTERN.sub("", brief.task.reference)),))
+    text = _RECORDED_VALUES.sub(
+        lambda found: f'"{len(found[0]) - 2} characters of recorded values"', brief.task.reference
+    )
+    return SectionContent((_whole_item("reference.py", ADAPTER_PATTERN.sub("", text)),))
 
 
 def fill_specs(brief: KernelBrief, most: int | None) -> SectionContent | None:

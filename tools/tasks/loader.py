@@ -115,8 +115,8 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
     settings = settings.model_copy(update={"weights": {}, "margins": {}}) if dims else settings
     left_out: list[str] = []
     if settings.baseline:
-        function, left_out = with_baseline_files(settings.baseline, path)
-        settings = settings.model_copy(update={"baseline": function})
+        baseline, left_out = with_baseline_files(settings.baseline, path)
+        settings = settings.model_copy(update={"baseline": baseline})
     language = detect_language(path)
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE_FILE
     name = settings.name or path.resolve().name

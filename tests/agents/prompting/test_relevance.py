@@ -67,6 +67,12 @@ def test_a_problem_of_a_suite_comes_without_its_adapter(suite: object) -> None:
     assert "own_line" in said and "def make_inputs" not in said and "def reference(" not in said
 
 
+def test_recorded_values_come_as_their_length() -> None:
+    task = planner_brief().task.model_copy(update={"reference": f"RECORDED = {{(): [{{'ids': '{'eNp7' * 900}'}}]}}\n"})
+    said = section("reference", "planner", planner_brief(task=task))
+    assert "'ids': \"3600 characters of recorded values\"" in said
+
+
 def test_code_and_methods_of_other_languages_and_commands_are_left_out() -> None:
     text = (
         "```cpp compile\n#pragma omp parallel\n```\n```python triton\ntl.load\n```\n```sh\nncu --set full\n```\n"
