@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Literal
 
 from tools.artifacts import Artifact, Record
@@ -11,7 +10,7 @@ from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import Device, Executor, pick_device, reason_if_device_missing
 from tools.gate import confirmation
 from tools.gate.judge_settings import JudgeSettings
-from tools.gate.ranking import USER_FUNCTION
+from tools.gate.ranking import USER_FUNCTION, user_function_seconds
 from tools.judge.judge import Judge
 from tools.languages.base import open_language
 from tools.store.records import Records
@@ -79,12 +78,7 @@ def _function_check(call: str, record: Record, device: Device, absent: str | Non
     if absent:
         reason = f"on the CPU, in Triton's interpreter where it is Triton's, and not timed: {absent}"
         return FunctionCheck(call=call, status="agrees", reason=reason)
-    contest = confirmation.Contest.model_validate(record.payload)
-    seconds = sum(
-        contest.weights[w.workload] * median([r[USER_FUNCTION] for r in w.kernel_rounds or w.rounds])
-        for w in result.workloads
-    )
-    return FunctionCheck(call=call, status="agrees", seconds=seconds, device=device.name)
+    return FunctionCheck(call=call, status="agrees", seconds=user_function_seconds(record), device=device.name)
 
 
 def require_agreement(found: FunctionCheck | None, task: str) -> None:
