@@ -128,12 +128,15 @@ def test_a_module_gets_its_weights_from_the_arguments_for_each_call() -> None:
         checked(BLOCK, "mine:Block", GATED, init={"width": 8})
 
 
-def test_files_beside_it_and_a_build_are_there_before_the_import() -> None:
+def test_files_beside_it_and_a_build_are_there_before_the_import_and_made_once() -> None:
     files = {
         "mine.py": "from built import f",
-        "pack/gen.py": "open('built.py', 'w').write('def f(x): return x.amax(1)')",
+        "pack/gen.py": "open('built.py', 'a').write('def f(x): return x.amax(1)\\n')",
     }
-    assert checked(files, build=("{python}", "pack/gen.py")).names == ["x"]
+    for _ in range(2):
+        assert checked(files, build=("{python}", "pack/gen.py")).names == ["x"]
+    (built,) = Path.cwd().glob("baseline-*/built.py")
+    assert built.read_text().count("def f") == 1
 
 
 @pytest.mark.parametrize(
