@@ -128,9 +128,9 @@ class Outcome(Artifact):
     screen: str = ""
     """The first refusal of the screen; empty if it lets the source pass."""
     trial: Interval | None = None
-    """The gain by the paired timing."""
+    """The gain by the paired timing, or the plain kernel's over a function."""
     confirmed: Interval | None = None
-    """The gain by the confirmation, or the plain kernel's over a function."""
+    """The gain by the confirmation."""
 
 
 class BehindScreen(Judge):
@@ -202,7 +202,7 @@ class Bench:
         factors = ranking.factors_over_function(record, SETTINGS.objective, "baseline")
         doubts = ranking.doubts_about_function(record, first, SETTINGS.objective)
         stage = {"stage": "doubt", "reason": doubts[0]} if doubts else {}
-        return {**stage, "confirmed": next(iter(factors.values()), None)}
+        return {**stage, "trial": next(iter(factors.values()), None)}
 
     def _confirmed(
         self, judge: Judge, found: LoadedTask, trial: Passed, candidate: Candidate, plain: Candidate

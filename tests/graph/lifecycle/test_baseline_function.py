@@ -57,6 +57,9 @@ def test_a_wrong_function_is_refused_and_a_right_one_is_what_a_gain_is_over(tmp_
     assert (root / "task" / "baseline" / "parts.py").read_text() == PARTS
     assert "task=submitter; baseline=submitter" in git(root, "log")
     assert rendering.replay(Repository(root)).faults == ()
+    if accepted := [name for name, outcome in summary["verdicts"].items() if outcome == "accept"]:
+        assert main(["verify", str(root), accepted[-1]]) in (0, 5)
+        assert "over the user's own function, measured " in capsys.readouterr().out
     with open_services(root, reading=True) as services:
         (end,) = (record for record in services.records if record.kind == "final")
         forged = FinalBenchmark.model_validate(end.payload)
