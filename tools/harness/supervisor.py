@@ -221,14 +221,11 @@ class Supervisor:
     def paused_contestants(self):
         """Context in which the contestants that were started in advance are stopped, while kernels are checked and
         timed."""
-        stopped = list(self._contestants.values())
-        for process in stopped:
-            process.signal(signal.SIGSTOP)
+        self.signal_contestants(signal.SIGSTOP)
         try:
             yield
         finally:
-            for process in stopped:
-                process.signal(signal.SIGCONT)
+            self.signal_contestants(signal.SIGCONT)
 
     def signal_contestants(self, number: int) -> None:
         """Send a signal to all contestants that were started in advance."""

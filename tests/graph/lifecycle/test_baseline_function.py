@@ -43,7 +43,7 @@ def test_a_wrong_function_is_refused_and_a_right_one_is_what_a_gain_is_over(tmp_
     assert main(["run", str(path)]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert "task.yaml: baseline: mine:own does not compute 'result' as the reference does" in said
-    assert "and the reference gives" in said and ", input 1 of 2; correct the one that is wrong" in said
+    assert ", expected " in said and ", input 1 of 2; correct the one that is wrong" in said
     assert not (tmp_path / "workspaces").exists()
     folder(tmp_path / "own")
     assert main(["check", str(path)]) == 0
