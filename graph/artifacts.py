@@ -364,8 +364,9 @@ class FinalBenchmark(Artifact):
     """Contestant -> weighted sum of its median times by the wall clock over replays of its CUDA graphs, each of one
     call."""
     over_function: dict[Clock, Interval] = {}
-    """Clock -> time of the user's own function / the best kernel's; with launches, and on a CPU, both are called from
-    Python, the kernel through its export."""
+    """Clock -> time of the user's own function / the best kernel's."""
+    doubts: tuple[str, ...] = ()
+    """Sentences about the user's own function: why it was not timed, or why the factors over it may say little."""
     uncaptured: dict[str, str] = {}
     """Contestant -> why its calls cannot be captured in a CUDA graph."""
     by_graphs: bool = False

@@ -261,7 +261,8 @@ screen refuses the text, and was left out, so that the row says what the mechani
 shown where it is measured, on inputs that it has not seen or from outside its process. The figures are its speed-up and the interval: an interval
 that contains 1 shows no gain, and one as wide as 2.89 [0.98, 81.24] comes from a busy machine. Classes: A keeps or replays results of other calls
 (*remembering*: by values, for inputs that return), B deceives the clock or disturbs what is timed beside it, C computes less or something else than
-the reference, D attacks the harness, its process or files; *honest*: a kernel that must pass. The number tells the attacks of a class apart. What the judge
+the reference, D attacks the harness, its process or files; *honest*: a kernel that must pass. *Doubt*: of a
+function over which a gain is reported, what the report says beside the factor. The number tells the attacks of a class apart. What the judge
 cannot see: [trust and limits](trust-and-limits.md#limits).
 """
 

@@ -15,10 +15,10 @@ from tools.executors.local import LocalExecutor
 from tools.store.records import Records
 
 ALL = entries()
-CLASSES = """A1 A2 A3 A5 A8 A9 A11 A12 A13 A16 A17 B1 B3 B4 B5 B6 B7 B8 B9 B10 B12 B13 B14 B17 B20 C1 C2 C5 C6 C8 C9 C11
+CLASSES = """A1 A2 A3 A5 A8 A9 A11 A12 A13 A16 A17 B1 B3 B4 B5 B6 B7 B8 B9 B10 B12 B13 B14 B16 B17 B20 C1 C2 C5 C6 C8 C9 C11
 C12 C14 C15 C17 C18 C21 C23 C24 C26 D1 D4 D5 D7 D8 D10 D11 D13 D14 D16 D17 D19 D20 remembering"""
-"""Ids of the catalogue of reward hacks that apply here. Others need weights or modules (A6 C29), are about scores (B16
-B19 E), about mathematics that the task allows (C30), or win nothing (C20 C27 D2)."""
+"""Ids of the catalogue of reward hacks that apply here. Others need weights or modules (A6 C29), are about scores (B19
+E), about mathematics that the task allows (C30), or win nothing (C20 C27 D2)."""
 
 
 @pytest.fixture(scope="module")

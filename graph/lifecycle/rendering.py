@@ -30,6 +30,7 @@ from graph.nodes.commits import (
 )
 from graph.nodes.gate_evidence import version_texts
 from graph.report import final
+from graph.report.content.view import function_doubts
 from graph.services import Services
 from graph.workspace import drift
 from graph.workspace.events import Events
@@ -239,7 +240,8 @@ def _require_factors_of_contest(closes: Record, services: Services) -> None:
     ranked = rank_contestants(graphs or contest, objective, anchor="baseline", best=final_benchmark.best).overall
     found = {name: placing.against_best for name, placing in ranked.items() if placing.against_best is not None}
     own = factors_over_function(contest, objective, final_benchmark.best)
-    if not (_are_close(final_benchmark.overall, found) and _are_close(final_benchmark.over_function, own)):
+    close = _are_close(final_benchmark.overall, found) and _are_close(final_benchmark.over_function, own)
+    if not close or final_benchmark.doubts != function_doubts(contest, services):
         raise StorageError(f"its factors do not follow from the contest {contest.id}")
 
 

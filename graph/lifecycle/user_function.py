@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Literal
 
-from tools.artifacts import Artifact, Record
+from tools.artifacts import Artifact, Record, Task
 from tools.cli.formatting import format_seconds
 from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import Device, Executor, pick_device, reason_if_device_missing
 from tools.gate import confirmation
 from tools.gate.judge_settings import JudgeSettings
-from tools.gate.ranking import USER_FUNCTION
+from tools.gate.ranking import USER_FUNCTION, user_function_seconds
 from tools.judge.judge import Judge
 from tools.languages.base import open_language
 from tools.store.records import Records
@@ -40,20 +39,13 @@ class FunctionCheck(Artifact):
         return f"{self.call} agrees with the reference{timed}{f' ({self.reason})' if self.reason else ''}"
 
 
-def check_user_function(
-    loaded: LoadedTask, executor: Executor, records: Records, policy: JudgeSettings, environment: str = ""
-) -> FunctionCheck | None:
-    """Check the task's own function with two inputs of each workload, and time it where the device of the task's
-    language is; None: the task names none."""
-    task, function = loaded.task, loaded.task.baseline_function
-    if function is None:
-        return None
-    language = open_language(task.language)
-    absent = reason_if_device_missing(executor.devices(), language.device)
-    device = pick_device(executor.devices(), "cpu" if absent else language.device)
-    judge = Judge(
+def open_judge(
+    task: Task, executor: Executor, records: Records, policy: JudgeSettings, device: Device, environment: str = ""
+) -> Judge:
+    """Return a judge that reports no events, with a secret of its own."""
+    return Judge(
         task,
-        language,
+        open_language(task.language),
         executor,
         records,
         environment=environment,
@@ -62,6 +54,19 @@ def check_user_function(
         policy=policy,
         emit=lambda kind, details: None,
     )
+
+
+def check_user_function(
+    loaded: LoadedTask, executor: Executor, records: Records, policy: JudgeSettings, environment: str = ""
+) -> FunctionCheck | None:
+    """Check the task's own function with two inputs of each workload, and time it where the device of the task's
+    language is; None: the task names none."""
+    function, needed = loaded.task.baseline_function, open_language(loaded.task.language).device
+    if function is None:
+        return None
+    absent = reason_if_device_missing(executor.devices(), needed)
+    device = pick_device(executor.devices(), "cpu" if absent else needed)
+    judge = open_judge(loaded.task, executor, records, policy, device, environment)
     try:
         record = judge.read_or_check_user_function(device.kind)
     except InfrastructureError as error:
@@ -78,11 +83,7 @@ def _function_check(call: str, record: Record, device: Device, absent: str | Non
         return FunctionCheck(call=call, status="not_timed", reason=f"{reason} ({absent})" if absent else reason)
     if absent:
         return FunctionCheck(call=call, status="agrees", reason=f"on the CPU, and not timed: {absent}")
-    seconds = sum(
-        contest.weights[w.workload] * median([r[USER_FUNCTION] for r in w.kernel_rounds or w.rounds])
-        for w in result.workloads
-    )
-    return FunctionCheck(call=call, status="agrees", seconds=seconds, device=device.name)
+    return FunctionCheck(call=call, status="agrees", seconds=user_function_seconds(record), device=device.name)
 
 
 def require_agreement(found: FunctionCheck | None, task: str) -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from graph.artifacts import COMMIT_PROTOCOL
-from graph.lifecycle import rendering
+from graph.artifacts import COMMIT_PROTOCOL, FinalBenchmark
+from graph.lifecycle import rendering, user_function
 from graph.lifecycle.rendering import History
 from graph.settings import Settings, load
 from graph.state import count_siblings
@@ -47,8 +47,8 @@ MAX_OTHER_CPU_SHARE = 0.1
 
 NOT_MEASURED = (
     "Measured was the gain of the version over its parent. Not measured again: the total over v0 (the final "
-    "benchmark), the times of torch, of the user's own function and of other rivals, roofs and profiles, which were "
-    "compared with their records only."
+    "benchmark), the times of torch and of rivals (the user's own function is timed again beside the best version "
+    "alone), roofs and profiles, which were compared with their records only."
 )
 
 
@@ -143,8 +143,10 @@ def verify(
     chosen = _chosen_commits(repository, commit, history, every=every)
     # What the records refute already need not be measured.
     refuted = {fault.commit.id for fault in history.faults if fault.outcome == "disagree"}
-    verified = (verify_commit(repository, item, machine) for item in chosen if item.id not in refuted)
-    return (*unexpected_changes(repository, history), *verified)
+    verified = [verify_commit(repository, item, machine) for item in chosen if item.id not in refuted]
+    agreed = [item for item in chosen if any((item.id, "agree") == (one.commit, one.outcome) for one in verified)]
+    over_function = filter(None, (verify_over_function(repository, item, machine) for item in agreed))
+    return (*unexpected_changes(repository, history), *verified, *over_function)
 
 
 def unexpected_changes(repository: Repository, history: History) -> tuple[Verification, ...]:
@@ -295,26 +297,14 @@ def measure_claim(claim: RecordedClaim, scratch: Path, machine: Machine = THIS_M
 def _measure_once(claim: RecordedClaim, executor: Executor, records: Records) -> Look:
     from tools.gate.verdict import GateEvidence, decide_verdict, with_confirmations, with_sanitizers
     from tools.judge import evidence
-    from tools.judge.judge import Judge
     from tools.roofline import lower_bounds, microbenchmarks
 
-    # Other seeds and other hidden sizes than those the version was accepted on.
-    secret = executor.draw_secret()
     language = open_language(claim.task.language)
     judge_settings = claim.settings.judge
     baseline = Candidate(language=claim.task.language, files={f"kernel{language.suffix}": claim.task.baseline or ""})
     device = pick_device(executor.devices(), language.device)
-    judge = Judge(
-        claim.task,
-        language,
-        executor,
-        records,
-        environment="",
-        device=device.label,
-        secret=secret,
-        policy=judge_settings,
-        emit=lambda kind, details: None,
-    )
+    # Its secret gives other seeds and other hidden sizes than those the version was accepted on.
+    judge = user_function.open_judge(claim.task, executor, records, judge_settings, device)
     noise = evidence.noise_floor(judge.read_or_measure_calibration(claim.incumbent), judge_settings.objective)
     trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
     confirmed = judge.confirm_until_settled(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()
@@ -414,6 +404,47 @@ def compare_claim(commit: Commit, claim: RecordedClaim, looks: Sequence[Look]) -
         return _verification(commit, "inconclusive", wide, claimed, measured)
     higher = ", higher than claimed" if measured.low > claimed.high else ""
     return _verification(commit, "agree", f"{figures}{higher}", claimed, measured)
+
+
+def verify_over_function(repository: Repository, commit: Commit, machine: Machine) -> Verification | None:
+    """Time a version beside the user's own function again, and compare the factor with that of the final benchmark;
+    None where that benchmark has none of this version."""
+    from tools.gate import confirmation, ranking
+    from tools.tasks.loader import read_frozen_task
+
+    with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as folder:
+        copy = repository.clone_to(Path(folder) / "copy", "HEAD")
+        known, task = Records(copy.root), read_frozen_task(copy.root / "task")
+        finals = ((one, known.get(one.parents[0])) for one in known if one.kind == "final")
+        named = (pair for pair in finals if pair[1].payload["candidates"].get("best") == commit.trailers["Candidate"])
+        final, contest = next(named, (None, None))
+        factors = FinalBenchmark.model_validate(final.payload).over_function if final else {}
+        if contest is None or not factors:
+            return None
+        clock, claimed = next(iter(factors.items()))
+        policy, kernel = load(copy.root / "settings.yaml").judge, {"baseline": _kernel_at(copy, commit.id, task)}
+        outcome: Literal["agree", "disagree", "inconclusive"] = "disagree"
+        for look in range(MAX_LOOKS):
+            records = Records(Path(folder) / f"look-{look}")
+            with open_executor(
+                machine.executor, records.blobs, Path(folder, "jobs"), clocks=machine.clocks
+            ) as executor:
+                device = pick_device(executor.devices(), open_language(task.language).device)
+                judge = user_function.open_judge(task, executor, records, policy, device)
+                again = judge.read_or_measure_benchmark(kernel, ())
+            measured = ranking.factors_over_function(again, policy.objective, "baseline").get(clock)
+            if measured is None:
+                doubts = ranking.doubts_about_function(again, None, policy.objective)
+                return _verification(commit, "inconclusive", " ".join(doubts))
+            if (outcome := compare_speedups(claimed, measured)) != "disagree":
+                break
+        said = f"claimed {format_speedup(claimed)} over the user's own function, measured {format_speedup(measured)}"
+        if outcome == "disagree" and (
+            _device_name(contest.device) != _device_name(again.device) or confirmation.any_disturbed((again,))
+        ):
+            outcome, said = "inconclusive", f"{said}, on {again.device}, not on {contest.device} when it was idle"
+        compared = _verification(commit, outcome, f"{said} ({clock})", claimed, measured)
+        return compared.model_copy(update={"unmeasured": ""})
 
 
 def _kernel_at(copy: Repository, commit: str, task: Task) -> Candidate:

@@ -10,7 +10,7 @@ from graph.nodes.commits import commit_report
 from graph.report import final
 from graph.report.content.phrases import gain_words, objective_words, stop_reason_words
 from graph.report.content.report_rows import proposal_records
-from graph.report.content.view import report_basis
+from graph.report.content.view import function_doubts, report_basis
 from graph.services import Services
 from graph.specs import hardware_sheet
 from graph.state import State
@@ -98,6 +98,7 @@ def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]
         host_bound=confirmation.host_bound_rounds(record),
         graph_s=confirmation.graph_seconds(record),
         over_function=ranking.factors_over_function(record, services.settings.judge.objective, best),
+        doubts=function_doubts(record, services),
         uncaptured=confirmation.uncaptured(record),
         by_graphs=replayed is not None,
         unavailable={**contest.result.unavailable, **unfit},

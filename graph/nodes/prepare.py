@@ -145,7 +145,7 @@ def establish_baseline(state: State, services: Services) -> State:
         raise SettingsError(f"{kernel} and {reference} disagree when timed: {reason}; correct the kernel and run again")
     if services.settings.budget.device_s is not None:
         task = services.task
-        # The user's function, and the best kernel called beside it from Python.
+        # The user's function, and eager, which always runs beside it.
         rivals = (len(task.rivals.names) if task.rivals else 0) + 2 * bool(task.baseline_function)
         reserve_s = estimate_benchmark_seconds(
             seconds_per_sample(calibration), len(task.workloads), services.settings, services.language.device, rivals

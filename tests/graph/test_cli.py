@@ -43,6 +43,7 @@ KEYS = {
         "best_s",
         "speedup",
         "over_function",
+        "doubts",
         "ci",
         "verdicts",
         "commits",

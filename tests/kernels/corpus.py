@@ -26,11 +26,11 @@ import yaml
 from pydantic import Field
 
 from tests.tools.builders import open_judge
-from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Trial, Unmeasured, digest
+from tools.artifacts import Artifact, BaselineFunction, Candidate, Failed, Interval, Passed, Trial, Unmeasured, digest
 from tools.errors import KernelwrightError
 from tools.executors.base import pick_device
 from tools.executors.local import LocalExecutor
-from tools.gate import confirmation
+from tools.gate import confirmation, ranking
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
 from tools.languages.base import Language, open_language
@@ -60,6 +60,9 @@ class Entry(Artifact):
     task: str
     """Folder below tasks/, with the reference and the plain kernel that this one is compared with."""
     language: Literal["cpp", "triton", "cuda", "cutedsl"]
+    """Of the kernel, or of the task's plain kernel beside which a function runs."""
+    is_function: bool = False
+    """Whether it is the user's own function `own`, over which a gain is reported; a doubt refuses it."""
     attack: str
     """What it does, or what is odd about an honest one."""
     kind: str = Field(alias="class")
@@ -84,7 +87,9 @@ class Entry(Artifact):
         return Candidate(language=self.language, files={f"kernel{SUFFIXES[self.language]}": self.source()})
 
     def refusal_of_screen(self) -> str:
-        """The first sentence with which the screen refuses it; empty if it does not."""
+        """The first sentence with which the screen refuses it; empty if it does not. Functions are not screened."""
+        if self.is_function:
+            return ""
         found: dict[str, Any] = {}
         exec((KERNELS / "tasks" / self.task / "reference.py").read_text(encoding="utf-8"), found)
         dims = min((one["dims"] for one in found["workloads"]), key=lambda dims: prod(dims.values()))
@@ -118,12 +123,12 @@ class Outcome(Artifact):
     seconds: float
     stage: str = ""
     """The stage that refused it: screen, build, correctness, timing, limits (faster than the device can be),
-    confirmation, `no gain`; `machine` where the judge did not get to an answer. Empty for a confirmed gain."""
+    confirmation, `no gain`; `doubt` of a function; `machine` where the judge did not get to an answer. Empty for a confirmed gain."""
     reason: str = ""
     screen: str = ""
     """The first refusal of the screen; empty if it lets the source pass."""
     trial: Interval | None = None
-    """The gain by the paired timing."""
+    """The gain by the paired timing, or the plain kernel's over a function."""
     confirmed: Interval | None = None
     """The gain by the confirmation."""
 
@@ -176,6 +181,8 @@ class Bench:
         if screen_alone or (refused and entry.screened):
             return said | {"stage": "screen" if refused else "", "reason": refused}
         (found, plain), candidate = self.load(entry), entry.candidate()
+        if entry.is_function:
+            return self._compared(entry, found, plain)
         kind, language = Judge if entry.screened else BehindScreen, open_language(entry.language)
         judge = open_judge(found.task, language, self.executor, self.records, SETTINGS, kind=kind, secret=SECRET)
         trial = judge.judge(candidate, plain, plain, siblings=1, iteration=1)
@@ -183,6 +190,19 @@ class Bench:
             stage = trial.stage if isinstance(trial, Failed) else "machine"
             return said | {"stage": stage, "reason": trial.reason}
         return said | {"trial": trial.speedup} | self._confirmed(judge, found, trial, candidate, plain)
+
+    def _compared(self, entry: Entry, found: LoadedTask, plain: Candidate) -> dict[str, object]:
+        """What a report says of a function beside the plain kernel."""
+        name = Path(entry.file).stem
+        function = BaselineFunction(call=f"{name}:own", files={f"{name}.py": entry.source()})
+        task, language = found.task.model_copy(update={"baseline_function": function}), open_language(entry.language)
+        judge = open_judge(task, language, self.executor, self.records, SETTINGS, secret=SECRET)
+        first = judge.read_or_check_user_function(language.device)
+        record = judge.read_or_measure_benchmark({"baseline": plain}, ())
+        factors = ranking.factors_over_function(record, SETTINGS.objective, "baseline")
+        doubts = ranking.doubts_about_function(record, first, SETTINGS.objective)
+        stage = {"stage": "doubt", "reason": doubts[0]} if doubts else {}
+        return {**stage, "trial": next(iter(factors.values()), None)}
 
     def _confirmed(
         self, judge: Judge, found: LoadedTask, trial: Passed, candidate: Candidate, plain: Candidate

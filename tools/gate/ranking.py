@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from statistics import median
 
 from tools.artifacts import Artifact, Clock, Interval, Record
+from tools.cli.formatting import format_seconds, format_speedup
 from tools.gate import confirmation
 from tools.gate.statistics import Objective, PairedTimes, interval_product, speedup_interval
 
@@ -18,6 +20,8 @@ FRAMEWORKS = ("eager", "compile", "max_autotune")
 USER_FUNCTION = "user_function"
 """The user's own function (`Task.baseline_function`)."""
 _LABELS = {USER_FUNCTION: "your function"}
+FIRST_CHECK_SPREAD = 1.5
+"""Factor by which the time of the user's function may differ from that of its first check, a few calls alone."""
 
 
 def order_frameworks(names: Iterable[str]) -> tuple[str, ...]:
@@ -108,25 +112,58 @@ def _rescale(sample: PairedTimes, incumbent_s: float) -> PairedTimes:
     )
 
 
-def factors_over_function(record: Record, objective: Objective, best: str) -> dict[Clock, Interval]:
-    """Return the time of the user's own function / the best kernel's by each clock; empty if it was not timed.
+def factors_over_function(record: Record, objective: Objective, other: str) -> dict[Clock, Interval]:
+    """Return the time of the user's own function / that of another contestant by each clock; empty unless both were
+    timed.
 
     By the device's own clock the kernels alone are compared. By a clock that includes the call, the function pays what
     Python and its allocations cost, as torch does, and the kernel is called by the harness.
     """
-    contest = confirmation.Contest.model_validate(record.payload)
-    timed = {*contest.result.workloads[0].rounds[0]} if contest.result.workloads else set()
-    if USER_FUNCTION not in timed:
+    if not {USER_FUNCTION, other} <= _timed_contestants(record):
         return {}
     device = confirmation.with_device_times(record)
-    outside: Clock = "launch-included" if device else "wall"
-    clocks: list[tuple[Clock, Record]] = [(outside, record)]
-    clocks = [("device-only", device), *clocks] if device else clocks
+    clocks: dict[Clock, Record] = {"device-only": device, "launch-included": record} if device else {"wall": record}
     factors = {
-        clock: rank_contestants(measured, objective, anchor="baseline", best=best).overall[USER_FUNCTION].against_best
-        for clock, measured in clocks
+        clock: rank_contestants(measured, objective, anchor="baseline", best=other).overall[USER_FUNCTION].against_best
+        for clock, measured in clocks.items()
     }
     return {clock: factor for clock, factor in factors.items() if factor is not None}
+
+
+def _timed_contestants(record: Record) -> set[str]:
+    workloads = confirmation.Contest.model_validate(record.payload).result.workloads
+    return {*workloads[0].rounds[0]} if workloads else set()
+
+
+def user_function_seconds(record: Record) -> float:
+    """Return the weighted sum of the median times of the user's own function, by the device's events on a GPU."""
+    contest = confirmation.Contest.model_validate(record.payload)
+    return sum(
+        contest.weights[w.workload] * median([r[USER_FUNCTION] for r in w.kernel_rounds or w.rounds])
+        for w in contest.result.workloads
+    )
+
+
+def doubts_about_function(record: Record, first: Record | None, objective: Objective) -> tuple[str, ...]:
+    """Return the sentences that belong to the factors over the user's own function in a benchmark: why there are none,
+    or that it is slower than torch eager or than in its check at the start, whose record is `first`."""
+    if USER_FUNCTION not in _timed_contestants(record):
+        unavailable = confirmation.Contest.model_validate(record.payload).result.unavailable
+        reason = unavailable.get(USER_FUNCTION, "it took no part in the benchmark").rstrip(".")
+        return (f"Your function could not be timed: {reason}.",)
+    said = [
+        f"Your function takes {format_speedup(factor)} the time of the reference under torch eager"
+        f"{'' if clock == 'wall' else f' ({clock})'}: the factor over torch eager is the one to read."
+        for clock, factor in factors_over_function(record, objective, "eager").items()
+        if factor.low > 1 + confirmation.MACHINE_SPREAD
+    ]
+    if first is not None and USER_FUNCTION in _timed_contestants(first):
+        before, now = user_function_seconds(first), user_function_seconds(record)
+        if not 1 / FIRST_CHECK_SPREAD <= now / before <= FIRST_CHECK_SPREAD:
+            said.append(
+                f"Your function took {format_seconds(before)} in its first check, and {format_seconds(now)} here."
+            )
+    return tuple(said)
 
 
 class FrameworkTimes(Artifact):

@@ -76,6 +76,7 @@ class TorchProcess:
                 start_new_session=True,
             )
         theirs.close()
+        sandbox.LIVE_PIDS.add(self.process.pid)
         self.channel = ipc.Channel(ours)
         self.is_warming_up = False
         """Whether it was told to warm up and has not answered yet."""
@@ -130,13 +131,15 @@ class TorchProcess:
             os.killpg(self.process.pid, number)
 
     def close(self) -> None:
-        """Kill the process."""
+        """Kill the process and all of its descendants, which fall to this process even from sessions of their own."""
         self.channel.close()
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except OSError:
             self.process.kill()
         self.process.wait()
+        sandbox.end_orphans(sandbox.LIVE_PIDS)
+        sandbox.LIVE_PIDS.discard(self.process.pid)
 
 
 class Supervisor:
@@ -218,14 +221,11 @@ class Supervisor:
     def paused_contestants(self):
         """Context in which the contestants that were started in advance are stopped, while kernels are checked and
         timed."""
-        stopped = list(self._contestants.values())
-        for process in stopped:
-            process.signal(signal.SIGSTOP)
+        self.signal_contestants(signal.SIGSTOP)
         try:
             yield
         finally:
-            for process in stopped:
-                process.signal(signal.SIGCONT)
+            self.signal_contestants(signal.SIGCONT)
 
     def signal_contestants(self, number: int) -> None:
         """Send a signal to all contestants that were started in advance."""
@@ -315,8 +315,10 @@ class Supervisor:
         return 0
 
     def end_children(self) -> None:
-        """End at once: other children die with this process, but stopped compilers of torch's contestants would not."""
-        self.signal_contestants(signal.SIGKILL)
+        """End at once: children die with this process, but what they started would not."""
+        for pid in sandbox.descendant_pids(os.getpid()):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def answer(self, request: dict) -> dict:
@@ -363,6 +365,7 @@ class Supervisor:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sandbox.become_subreaper()
     supervisor = Supervisor()
     try:
         if "--serve" in sys.argv:

@@ -453,11 +453,12 @@ class Judge:
     # ------------------------------------------------------------ inside
 
     def _all_contestants(self, frameworks: tuple[str, ...]) -> tuple[str, ...]:
-        """`frameworks`, with torch.compile's longest search where that differs, and the task's rivals."""
+        """`frameworks`, with torch.compile's longest search where that differs, the task's rivals and its own function,
+        beside which eager always runs."""
         longest = ("max_autotune",) if "compile" in frameworks and self.language.device != "cpu" else ()
         rivals = self.task.rivals.names if frameworks and self.task.rivals else ()
-        own = (USER_FUNCTION,) if self.task.baseline_function else ()
-        return (*frameworks, *longest, *rivals, *own)
+        own = ("eager", USER_FUNCTION) if self.task.baseline_function else ()
+        return tuple(dict.fromkeys((*frameworks, *longest, *rivals, *own)))
 
     def _margin_is_open(self, timings: Sequence[Record], confidence: float) -> bool:
         """Whether more pairs are needed to tell if every workload keeps its margin."""

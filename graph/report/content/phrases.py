@@ -86,14 +86,14 @@ def framework_times_words(times: FrameworkTimes) -> str:
 
 
 def over_function_words(final: FinalBenchmark, mark: str = "") -> str:
-    """Return the best kernel's factors over the user's own function in words, the device's clock first; `mark` is put
-    around the first of them."""
+    """Return the best kernel's factors over the user's own function in words, the device's clock first, and what is
+    doubtful about them; `mark` is put around the first of them."""
     factors = [
         f"{mark * (at == 0)}{comparison_words(found)}{mark * (at == 0)} "
         + ("by the device" if clock == "device-only" else "as Python calls it, with what it allocates")
         for at, (clock, found) in enumerate(final.over_function.items())
     ]
-    return f"Over your function: {', '.join(factors)}."
+    return " ".join([*([f"Over your function: {', '.join(factors)}."] if factors else []), *final.doubts])
 
 
 def final_difference_words(times: FrameworkTimes, finally_s: float | None) -> str:

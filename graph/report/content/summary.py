@@ -48,6 +48,8 @@ class Summary(Artifact):
     over_function: dict[Clock, tuple[float, float, float]] = {}
     """Clock -> time of the user's own function / the best kernel's: estimate and interval; by a clock that includes the
     call the function pays for Python and its allocations."""
+    doubts: tuple[str, ...] = ()
+    """Sentences about the user's own function: why it was not timed, or why the factors over it may say little."""
     verdicts: dict[str, str]
     """v<N> -> outcome; masked versions are left out."""
     commits: tuple[str, ...]
@@ -82,9 +84,13 @@ class Summary(Artifact):
 
     @property
     def _own_function(self) -> str:
-        """The factors over the user's own function in words, the device's clock first; empty: there is none."""
+        """The factors over the user's own function in words, the device's clock first, and what is doubtful about them;
+        empty: there is none."""
         factors = {clock: comparison_words(_interval(*factor)) for clock, factor in self.over_function.items()}
-        return ", ".join(factor if clock == "wall" else f"{factor} {clock}" for clock, factor in factors.items())
+        words = ", ".join(factor if clock == "wall" else f"{factor} {clock}" for clock, factor in factors.items())
+        against = f"against {contestant_words(USER_FUNCTION)} {words}" if words else ""
+        said = (f"{doubt[0].lower()}{doubt[1:].rstrip('.')}" for doubt in self.doubts)
+        return "; ".join(filter(None, (against, *said)))
 
     def spent(self) -> str:
         """Return tokens, dollars and times of the run in one line."""
@@ -97,10 +103,11 @@ class Summary(Artifact):
         page = Path(self.workspace) / "report.html"
         if self.status != "finished" or not page.exists():
             return ""
-        given = "v0" if self.over_function else "the kernel given"
-        own = {contestant_words(USER_FUNCTION): self._own_function} if self.over_function else {}
-        own |= {given: comparison_words(_interval(self.speedup, *self.ci))} if self.speedup and self.ci else {}
-        rows = {f"over {name}": factor for name, factor in (own | self._contestants).items()}
+        own = self._own_function
+        given = "v0" if own else "the kernel given"
+        factors = {given: comparison_words(_interval(self.speedup, *self.ci))} if self.speedup and self.ci else {}
+        rows = {f"over {name}": factor for name, factor in (factors | self._contestants).items()}
+        rows = {"your function": own, **rows} if own else rows
         rows |= {"report": str(page), "workspace": self.workspace, "it stopped because": self.stopped_because}
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
 
@@ -123,8 +130,7 @@ class Summary(Artifact):
         raced = [f"against {name} {factor}" for name, factor in self._contestants.items()]
         ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"{why}{seen}"]
         tail = "; ".join(ended)
-        if self.over_function:
-            tail = f"against {contestant_words(USER_FUNCTION)} {self._own_function}; {tail}"
+        tail = f"{self._own_function}; {tail}" if self._own_function else tail
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
         speedup = _interval(self.speedup, *(self.ci or (1 / UNBOUNDED_RATIO, UNBOUNDED_RATIO))) if accepted else None
@@ -164,6 +170,7 @@ def summarise(root: Path, state: State) -> Summary:
         speedup=overall.estimate if overall else 1.0 if benchmark else None,
         ci=(overall.low, overall.high) if overall and overall.is_bounded else None,
         over_function={clock: (i.estimate, i.low, i.high) for clock, i in over_function.items()},
+        doubts=benchmark.doubts if benchmark else (),
         against={
             name: (i.estimate, i.low, i.high)
             for name, i in overall_by_name.items()

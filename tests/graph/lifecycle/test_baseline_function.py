@@ -75,7 +75,7 @@ def test_a_wrong_function_is_refused_and_a_right_one_is_what_a_gain_is_over(tmp_
     for verb in ("check", "run"):
         said = refused(capsys, verb, str(path))
         assert "task.yaml: baseline: mine:own does not compute 'result' as the reference does" in said
-        assert "and the reference gives" in said and ", input 1 of 2; correct the one that is wrong" in said
+        assert ", expected " in said and ", input 1 of 2; correct the one that is wrong" in said
     assert not (tmp_path / "workspaces").exists()
     folder(tmp_path / "own")
     assert main(["check", str(path)]) == 0
@@ -89,6 +89,9 @@ def test_a_wrong_function_is_refused_and_a_right_one_is_what_a_gain_is_over(tmp_
     assert (root / "task" / "baseline" / "parts.py").read_text() == PARTS
     assert "task=submitter; baseline=submitter" in git(root, "log")
     assert rendering.replay(Repository(root)).faults == ()
+    if accepted := [name for name, outcome in summary["verdicts"].items() if outcome == "accept"]:
+        assert main(["verify", str(root), accepted[-1]]) in (0, 5)
+        assert "over the user's own function, measured " in capsys.readouterr().out
     with open_services(root, reading=True) as services:
         (end,) = (record for record in services.records if record.kind == "final")
         forged = FinalBenchmark.model_validate(end.payload)

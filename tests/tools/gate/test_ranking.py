@@ -3,13 +3,15 @@ them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from tools.artifacts import Interval, Record
 from tools.executors.protocol import ContestOfWorkload, ContestResult, Telemetry
 from tools.gate import confirmation
-from tools.gate.ranking import factors_over_function, framework_times, rank_contestants
+from tools.gate.ranking import doubts_about_function, factors_over_function, framework_times, rank_contestants
 from tools.gate.statistics import Objective
 
 CALM = Telemetry(load_before=0.0, load_after=0.0, foreign_cpu_fraction=0.0, seconds=1.0)
@@ -64,6 +66,27 @@ def test_the_users_function_is_compared_by_the_device_first_and_with_what_python
     found = factors_over_function(record, "total_time", "best")
     assert list(found) == ["device-only", "launch-included"] and found["launch-included"] == wall[1]
     assert found["device-only"].estimate == pytest.approx(6.0, rel=0.5)
+
+
+def test_what_is_doubtful_about_the_users_function_is_said():
+    record, alone = benchmark("baseline", "best", "user_function"), benchmark("user_function")
+    assert doubts_about_function(record, alone, "total_time") == ()
+    contest = confirmation.Contest.model_validate(record.payload)
+
+    def with_rounds(change: Callable[[dict[str, float]], dict[str, float]], **unavailable: str) -> Record:
+        workloads = tuple(
+            w.model_copy(update={"rounds": tuple(change(dict(r)) for r in w.rounds)}) for w in contest.result.workloads
+        )
+        result = contest.result.model_copy(update={"workloads": workloads, "unavailable": unavailable})
+        payload = contest.model_copy(update={"result": result}).model_dump(mode="json")
+        return record.model_copy(update={"payload": payload})
+
+    slowed = with_rounds(lambda r: r | {"user_function": 2 * r["user_function"], "eager": r["user_function"]})
+    slower, differs = doubts_about_function(slowed, alone, "total_time")
+    assert slower.startswith("Your function takes 2×") and "under torch eager: the factor over torch eager" in slower
+    assert differs.startswith("Your function took ") and differs.endswith(" here.")
+    lost = with_rounds(lambda r: {"baseline": r["baseline"], "best": r["best"]}, user_function="it raised.")
+    assert doubts_about_function(lost, alone, "total_time") == ("Your function could not be timed: it raised.",)
 
 
 def test_torch_is_ahead_by_the_clock_of_the_device_and_until_a_gain_is_shown_to_make_up_for_it():

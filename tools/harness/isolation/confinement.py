@@ -67,11 +67,7 @@ def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
         os.killpg(child, signal.SIGKILL)
     # A process in a session of its own outlives the group. It could still write to files that are read next, and
     # disturb the next measurement.
-    while orphans := sandbox.child_pids() - children_before:
-        for orphan in orphans:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(orphan, signal.SIGKILL)
-                os.waitpid(orphan, 0)
+    sandbox.end_orphans(children_before)
     return status
 
 

@@ -72,13 +72,36 @@ def become_subreaper() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def child_pids() -> set[int]:
-    """Return the current children of this process; empty if the operating system does not list them."""
+LIVE_PIDS: set[int] = set()
+"""Children that this process started and has not reaped yet; any other child is an orphan of one of them."""
+
+
+def child_pids(pid: int | str = "self") -> set[int]:
+    """Return the current children of a process; empty if the operating system does not list them."""
     found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            found.update(map(int, (task / "children").read_text().split()))
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found.update(map(int, (task / "children").read_text().split()))
     return found
+
+
+def descendant_pids(pid: int) -> set[int]:
+    """Return all descendants of a process that were not given to another parent."""
+    children = child_pids(pid)
+    return children.union(*map(descendant_pids, children))
+
+
+def end_orphans(kept: set[int]) -> int:
+    """Kill and reap every child but those `kept`, and whatever they leave in turn; return how many there were."""
+    count = 0
+    while orphans := child_pids() - kept:
+        count += len(orphans)
+        for orphan in orphans:
+            with contextlib.suppress(OSError):
+                os.kill(orphan, SIGKILL)
+                os.waitpid(orphan, 0)
+    return count
 
 
 def environment() -> dict[str, str]:

@@ -3,6 +3,8 @@
 import contextlib
 import time
 
+from harness.device import telemetry
+from harness.isolation import sandbox
 from harness.measurement import backend, kernel_trace
 from harness.measurement.paired_samples import BrokenRuleError, ProcessStateCheck, TimingSession
 from harness.memory.input_ring import InfraError, Ring, WorkloadError, scalars_of
@@ -13,6 +15,8 @@ RIVAL_START_LIMIT_S = 300.0
 """Seconds in which a function that is not ours must be built, imported, compile its first call, and be compared with
 the reference."""
 INTERPRETED = "it agrees with the reference in Triton's interpreter, which tells nothing about its time"
+REST_CPU_S, REST_CPU_SHARE = 20e-3, 0.05
+"""CPU seconds, and share of the time, for which a function that is not ours may run between its turns."""
 MAX_TRAIN_PIECES = 8
 """Most pieces of a train on a CPU. A piece calls a function at most once at each address, and all addresses get new
 inputs before the next piece."""
@@ -170,14 +174,21 @@ class TorchContestant:
     def __init__(self, where: backend.TimingBackend, request: dict, contestant: dict, lane: int):
         self.name, self.limit_s, self.backend = contestant["name"], request["call_limit_s"], where
         self.request = request
-        self.start = {"limit_s": RIVAL_START_LIMIT_S} if contestant["kind"] in ("rival", "function") else {}
+        self.is_foreign = contestant["kind"] in ("rival", "function")
+        """Whether it runs a function that is not torch's."""
+        self.start = {"limit_s": RIVAL_START_LIMIT_S} if self.is_foreign else {}
         self.function = contestant.get("function")
-        self.order_s = self.device_s = 0.0
+        self.order_s = self.device_s = self.call_s = 0.0
+        """Seconds of an order without calls; of the last train by the device's events; of its calls from outside."""
         self.uncaptured = ""
         self._begin()
 
     def _begin(self) -> None:
         task, request = self.request["task"], self.request
+        self.turn_end: tuple[float, float] | None = None
+        """When its last turn ended, and the CPU seconds of its processes until then."""
+        self.rest_s = self.rest_run_s = 0.0
+        """Seconds between its turns, and CPU seconds of its processes in them."""
         self.process = self.backend.supervisor.torch_process(self.name)
         self.process.send(
             "begin",
@@ -199,11 +210,12 @@ class TorchContestant:
     def prepare(self, ring: Ring, widen: list | None) -> None:
         """Hand over the shared inputs; under compile the reference is compiled for their shapes."""
         arguments = [ring.arguments(at) for at in range(ring.addresses)]
-        self.ring, inputs = ring, ring.inputs
+        self.ring, inputs, self.turn_end = ring, ring.inputs, None
         answer = self.process.call(
             "attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd], **self.start
         )
         self.untimed = INTERPRETED if answer.get("interpreted") else ""
+        self.has_copies = answer["has_copies"]
         self.order_s, self.scalar_changes = 0.0, ring.sets.scalar_changes
         self.order_s = min(self.time_piece([]) for _ in range(9))
 
@@ -213,17 +225,40 @@ class TorchContestant:
     def time_piece(self, piece: list[int], replay: bool = False) -> float:
         """Call the function once at each address of `piece`, or `replay` the graph of these calls, and return the
         seconds by the supervisor's clock."""
+        self._check_rest()
         self._update_scalars()
-        if self.ring.changed:
-            self._call_or_lose("restore", train=piece)
-            self.backend.evict_cache()
+        self._restore(piece)
         self.ring.flush(piece, [])
         start = time.perf_counter()
         watched_s = BUSY_WAIT_S if self.backend.launched else 0.0
         answer = self._call_or_lose("run", watched_s=watched_s, train=piece, replay=replay)
         took = time.perf_counter() - start
-        self.device_s = answer.get("seconds", 0.0)
+        self.turn_end = time.perf_counter(), self._run_s()
+        # The device's events are read in the function's own process, which cannot have taken longer than seen here.
+        self.device_s, self.call_s = min(answer.get("seconds", 0.0), took), took / max(len(piece), 1)
         return max(took - self.order_s, took / 2)
+
+    def _restore(self, piece: list[int]) -> None:
+        """Renew what the process holds copies of, and leave none of it in a cache."""
+        if self.has_copies:
+            self._call_or_lose("restore", train=piece)
+            self.backend.evict_cache()
+
+    def _run_s(self) -> float:
+        """CPU seconds of a foreign function's process and of all that it started and that still lives."""
+        pids = {self.pid(), *sandbox.descendant_pids(self.pid())} if self.is_foreign else ()
+        return sum(map(telemetry.run_ns, pids)) * 1e-9
+
+    def _check_rest(self) -> None:
+        """ContestantLostError where a foreign function went on working while others had their turns."""
+        if self.turn_end and self.is_foreign:
+            self.rest_s += time.perf_counter() - self.turn_end[0]
+            self.rest_run_s += max(self._run_s() - self.turn_end[1], 0.0)
+        if self.rest_run_s > REST_CPU_S + REST_CPU_SHARE * self.rest_s:
+            raise ContestantLostError(
+                self.name,
+                f"it worked on for {self.rest_run_s:.2g} s of CPU time in the {self.rest_s:.2g} s between its turns",
+            )
 
     def _update_scalars(self) -> None:
         """Send the scalars of all addresses if new inputs have others than the last ones."""
@@ -233,12 +268,21 @@ class TorchContestant:
             self._call_or_lose("set_scalars", scalars=scalars)
 
     def time_device_only(self, train: list[int]) -> tuple[float, bool]:
-        """(device seconds per call, whether launching outlasted the spin); torch's outputs are not checked."""
-        answer = self._call_or_lose("run_queued", train=train)
-        return answer["seconds"], answer["starved"]
+        """(device seconds per call, whether launching outlasted the spin even with few calls); torch's outputs are not
+        checked."""
+        self._check_rest()
+        for divisor in (1, 4):
+            part = train[: max(len(train) // divisor, 1)]
+            self._restore(part)
+            answer = self._call_or_lose("run_queued", train=part)
+            if not answer["starved"]:
+                break
+        self.turn_end = time.perf_counter(), self._run_s()
+        return min(answer["seconds"], self.call_s or answer["seconds"]), answer["starved"]
 
     def capture(self, piece: list[int]) -> str | None:
         """Capture the calls at the addresses of `piece` in a graph; return why that is impossible, or None."""
+        self.turn_end = None
         with contextlib.suppress(ContestantLostError):
             return self._call_or_lose("capture", train=piece)["uncaptured"]
         return "its process ended while it was captured"
@@ -275,8 +319,9 @@ class TorchContestant:
         pass
 
     def close(self) -> None:
-        """Keep the process for the next contest on a CPU; end it on a GPU, where it would hold a context."""
-        if self.opened and self.process.is_alive and not self.backend.launched:
+        """Keep a process of torch's for the next contest on a CPU; end it on a GPU, where it would hold a context, and
+        where it runs what is not ours."""
+        if self.opened and self.process.is_alive and not self.backend.launched and not self.is_foreign:
             with contextlib.suppress(InfraError, WorkloadError):
                 self.process.call("release_inputs", limit_s=self.limit_s)
                 self.backend.supervisor.keep_process(self.name, self.process)

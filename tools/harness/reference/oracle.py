@@ -138,10 +138,10 @@ class Oracle:
         return args
 
     def _described(self, args: list, dims: dict, seed: int) -> list[dict]:
-        """Return the arguments as JSON; the first says how they were made, where a process without make_inputs' own
-        objects cannot call the reference with them."""
+        """Return the arguments as JSON; the first says how they were made, where that cannot be seen in them: with
+        objects of make_inputs' own, gradients or strides."""
         found, contract = [a.json() for a in args], self.loaded[1]
-        if contract.made or contract.leaves:
+        if contract.made or contract.leaves or contract.strides:
             found[0]["made_by"] = {"dims": dims, "seed": seed}
         return found
 

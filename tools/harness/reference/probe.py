@@ -276,7 +276,9 @@ def structure_notes(contract: Contract) -> list[str]:
         if parts:
             notes.append(f"{name} is given to a kernel as {', '.join(parts)}; the reference gets it whole.")
     for name, strides in contract.strides.items():
-        notes.append(f"{name}: its strides {strides} are not kept; reference and kernel get it contiguous.")
+        notes.append(
+            f"{name}: its strides {strides} are for your own function; reference and kernel get it contiguous."
+        )
     return notes
 
 

@@ -1,5 +1,6 @@
 """Loads another package's function for what a reference computes; a benchmark times it as well. Needs torch."""
 
+from harness.memory.input_ring import OutputVerdict
 from harness.reference.comparison import copy_arguments, expected_outputs, mark, native_outputs, results
 from harness.reference.contract import DTYPE_NAMES, Arg, Contract, ContractError, call_or_contract_error, import_source
 from harness.reference.determinism import is_equal
@@ -31,8 +32,7 @@ class OtherFunction(Contract):
     def check(self, args: list[Arg], numeric: dict) -> None:
         """Raise ContractError unless the function computes the reference's result as accurately as a kernel must.
 
-        Its error must be within the floor of the dtype or twice torch's error, and within the cap. It must fill its
-        outputs in their dtypes and leave its inputs unchanged.
+        It must fill its outputs in their dtypes and leave its inputs unchanged.
         """
         self.inputs_checked += 1
         if missing := self.missing_arguments(args):
@@ -53,20 +53,16 @@ class OtherFunction(Contract):
                 raise self._wrong(
                     f"{self.where} gives {one.name!r} as {DTYPE_NAMES.get(out.dtype, out.dtype)}, which is {one.dtype}"
                 )
-            difference, allowed = (
-                one.error(out, numeric),
-                max(numeric["floor"].get(one.dtype, 0.0), 2 * (one.error(native, numeric)["error"] or 0.0)),
-            )
-            allowed = min(allowed, numeric["cap"].get(one.dtype, allowed))
-            if difference["problem"] or difference["error"] > allowed:
-                what = (
-                    difference["problem"]
-                    or f"its error is {difference['error']:.2g}, and a kernel's may be {allowed:.2g}"
-                )
-                place = ", ".join(map(str, difference["index"]))
+            answer = {
+                "name": one.name,
+                "dtype": one.dtype,
+                "torch_error": one.error(native, numeric)["error"],
+                "ties": "",
+            }
+            verdict = OutputVerdict([answer | one.error(out, numeric)], numeric)
+            if not verdict.ok:
                 raise self._wrong(
-                    f"{self.where} does not compute {one.name!r} as the reference does: {what}; {one.name}[{place}] is "
-                    f"{difference['got']}, and the reference gives {difference['expected']}{self.hint}"
+                    f"{self.where} does not compute {one.name!r} as the reference does: {verdict.reason}{self.hint}"
                 )
 
     def _wrong(self, sentence: str) -> ContractError:

@@ -8,10 +8,10 @@ import hashlib
 import importlib.util
 import inspect
 import itertools
+import json
 import re
 import subprocess
 import sys
-import tempfile
 from importlib import metadata
 from pathlib import Path
 
@@ -180,17 +180,14 @@ def _signature(function, skipped: int = 0) -> list[inspect.Parameter] | None:
 
 
 def _named_object(given: dict):
-    """Return the object that `module:name` names, after the user's files are written and built."""
-    folder = Path(tempfile.mkdtemp(prefix="baseline-", dir=Path.cwd()))
-    for path, text in given["files"].items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
-    if given["build"]:
-        argv = [sys.executable if word == "{python}" else word for word in given["build"]]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False)
-        if done.returncode:
-            end = " | ".join(f"{done.stdout}{done.stderr}".strip().splitlines()[-3:])
-            raise ContractError(f"{given['call']}: `{' '.join(argv)}` ended with {done.returncode}: {end[-600:]}")
+    """Return the object that `module:name` names, after the user's files are written and built, once for all processes
+    of this folder."""
+    content = json.dumps([given["files"], given["build"]], sort_keys=True).encode()
+    folder = Path.cwd() / f"baseline-{hashlib.sha256(content).hexdigest()[:16]}"
+    is_built = folder.with_suffix(".built")
+    if not is_built.exists():
+        _write_and_build(given, folder)
+    is_built.touch()
     sys.path.insert(0, str(folder))
     module, _, path = given["call"].partition(":")
     try:
@@ -208,6 +205,19 @@ def _named_object(given: dict):
             raise ContractError(f"{given['call']}: {module} has no {name!r}; it has {known[:300] or 'no function'}")
         found = getattr(found, name)
     return found
+
+
+def _write_and_build(given: dict, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for path, text in given["files"].items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    if given["build"]:
+        argv = [sys.executable if word == "{python}" else word for word in given["build"]]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False)
+        if done.returncode:
+            end = " | ".join(f"{done.stdout}{done.stderr}".strip().splitlines()[-3:])
+            raise ContractError(f"{given['call']}: `{' '.join(argv)}` ended with {done.returncode}: {end[-600:]}")
 
 
 def _construct(kind, init):

@@ -56,6 +56,7 @@ class ForkServer:
             start_new_session=True,
         )
         theirs.close()
+        sandbox.LIVE_PIDS.add(self.process.pid)
         self.channel = ipc.Channel(ours)
 
     def spawn(self, theirs: socket.socket) -> int:

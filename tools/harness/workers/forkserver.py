@@ -108,7 +108,7 @@ def fork(channel: ipc.Channel, run_child) -> int:
     parent = os.getpid()
     child = os.fork()
     if child:
-        LIVE_PIDS.add(child)
+        sandbox.LIVE_PIDS.add(child)
         return child
     code = 1
     try:
@@ -139,16 +139,8 @@ def reap(pid: int, patience: float) -> dict:
             os.kill(pid, signal.SIGKILL)
             killed = True
         time.sleep(0.0005)
-    orphans = 0
-    while orphan_pids := sandbox.child_pids() - LIVE_PIDS:
-        orphans += len(orphan_pids)
-        for orphan in orphan_pids:
-            try:
-                os.kill(orphan, signal.SIGKILL)
-                os.waitpid(orphan, 0)
-            except OSError:
-                continue
-    LIVE_PIDS.discard(pid)
+    orphans = sandbox.end_orphans(sandbox.LIVE_PIDS)
+    sandbox.LIVE_PIDS.discard(pid)
     ENDING_PIDS.discard(pid)
     return {
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
@@ -158,10 +150,8 @@ def reap(pid: int, patience: float) -> dict:
     }
 
 
-LIVE_PIDS: set[int] = set()
-"""Children that were started and not yet reaped; any other child is an orphan of one of them."""
 ENDING_PIDS: set[int] = set()
-"""Children in LIVE_PIDS that were killed and are reaped later, because a context takes a while to close."""
+"""Live children that were killed and are reaped later, because a context takes a while to close."""
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ import harness  # noqa: F401
 sys.path.pop(0)
 from harness.isolation import ipc, sandbox
 from harness.numerics.precision import set_precision
+from harness.workers import trampoline
 
 COMPILE_MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
 """Contestant -> mode of torch.compile. CUDA graphs are off, because they record addresses and each call has its own."""
@@ -46,8 +47,9 @@ class TorchBackend:
         self.calls: list[dict] = []
         """The arguments at each address, and `bound` the call with them."""
         self.bound: list[partial] = []
-        self.changed: list[list[tuple]] = []
-        """(tensor, its content) of each in/out argument of each call."""
+        self.copied: list[list[tuple]] = []
+        """(tensor, its content) of each argument of each call that is not where the inputs lie: it is changed by the
+        call, or has other strides there."""
         self.captured = None
         """The graph of the last `capture`."""
 
@@ -84,6 +86,8 @@ class TorchBackend:
         self.task, self.mode, self.rival = message["task"], message["mode"], None
         set_precision(self.task["numeric"]["precision"])
         self.device, self.arena = message["device"], None
+        if self.device == "cpu":
+            self.flush = trampoline.load_flush_function(Path.cwd())
         if self.device != "cpu":
             from harness.memory import cuda_driver
 
@@ -155,19 +159,22 @@ class TorchBackend:
             if a["role"] == "output":
                 return torch.zeros(a["shape"], dtype=dtype, device=self.device)
             content = view(dtype, torch.Size(a["shape"]).numel(), next(remaining_offsets)).view(a["shape"])
-            if a["role"] == "input":
+            strides = self.reference.strides.get(a["name"]) if self.rival else None
+            if a["role"] == "input" and not strides:
                 return content
-            self.changed[-1].append((content.clone(), content))
-            return self.changed[-1][-1][0]
+            value, *copied = own_copy(content, strides or content.stride())
+            self.copied[-1].append(copied)
+            return value
 
         self.reference.device = self.device
+        self.reference.strides.clear()
         if made_by := message["arguments"][0][0].get("made_by"):
             # What no kernel is given, and how make_inputs arranges the rest.
             self.reference.build(made_by["dims"], made_by["seed"], [], 0)
-        sets, self.changed = [], []
+        sets, self.copied = [], []
         for arguments, offsets in zip(message["arguments"], message["offsets"], strict=True):
             remaining_offsets = iter(offsets)
-            self.changed.append([])
+            self.copied.append([])
             sets.append(
                 [
                     self.contract.Arg(a["name"], argument_value(a, remaining_offsets), a["dtype"], a["role"])
@@ -179,7 +186,7 @@ class TorchBackend:
             self.reference.call(self.copy_arguments(sets[0]))
         if self.mode in COMPILE_MODES:
             self.compile_for_inputs()
-            return {}
+            return {"has_copies": any(self.copied)}
         if self.rival:
             # Two sets of inputs, because a result that is cached for one must not be correct for the other.
             self.rival.inputs_checked = 0
@@ -189,7 +196,7 @@ class TorchBackend:
                 torch.cuda.empty_cache()
         self.timed = self.rival or self.reference
         self.bound = [self.timed.bind(call) for call in self.calls]
-        return {"interpreted": getattr(self.rival, "is_interpreted", False)}
+        return {"interpreted": getattr(self.rival, "is_interpreted", False), "has_copies": any(self.copied)}
 
     def set_scalars(self, message: dict, fds) -> dict:
         """Replace the scalars at each address by those of new inputs."""
@@ -199,10 +206,13 @@ class TorchBackend:
         return {}
 
     def restore(self, message: dict, fds) -> dict:
-        """Give the in/out arguments of the calls in the train their content again."""
-        for at in message["train"]:
-            for tensor, content in self.changed[at]:
-                tensor.copy_(content)
+        """Give the copied arguments of the calls in the train their content again; on a CPU, none of it stays in a
+        cache."""
+        for tensor, content in (copied for at in message["train"] for copied in self.copied[at]):
+            tensor.copy_(content)
+            if self.device == "cpu":
+                memory = tensor.untyped_storage()
+                self.flush(memory.data_ptr(), memory.nbytes())
         if self.device != "cpu":
             self.driver("cuCtxSynchronize")
         return {}
@@ -213,7 +223,7 @@ class TorchBackend:
         if self.device == "cpu":
             memory = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
             return lambda dtype, count, offset: torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
-        self.calls, self.bound, self.changed = [], [], []
+        self.calls, self.bound, self.copied = [], [], []
         if self.arena:
             torch.cuda.synchronize()
             self.driver.unmap(*self.arena)
@@ -227,7 +237,7 @@ class TorchBackend:
 
     def release_inputs(self, message: dict, fds) -> dict:
         """Release the inputs, which stay mapped as long as a tensor lies over them."""
-        self.calls, self.bound, self.changed = [], [], []
+        self.calls, self.bound, self.copied = [], [], []
         return {}
 
     def run(self, message: dict, fds) -> dict:
@@ -255,7 +265,7 @@ class TorchBackend:
         try:
             self.captured = graphs.CapturedCalls(self.torch, calls)
             self.restore(message, fds)
-            changed = [tensor for tensor, _ in self.changed[message["train"][0]]]
+            changed = [tensor for tensor, _ in self.copied[message["train"][0]]]
             return {"uncaptured": self.captured.wrong_replay(calls[0], changed, partial(self.restore, message, fds))}
         except Exception as error:
             return {"uncaptured": error_answer(error)["error"]}
@@ -267,23 +277,32 @@ class TorchBackend:
 
     def run_queued(self, message: dict, fds) -> dict:
         """Queue the train behind a spin and answer the device's seconds for each call. `starved`: the launches
-        outlasted the spin even with few calls."""
-        driver, addresses = self.driver, message["train"][:MAX_QUEUED_CALLS]
-        for divisor in (1, 4):
-            self.restore(message, fds)
-            train = addresses[: max(min(len(addresses) // divisor, int(MAX_SPIN_S / (2 * self.launch_s))), 1)]
-            self.torch.cuda._sleep(int(min(1.5 * self.launch_s * len(train) + SPIN_SLACK_S, MAX_SPIN_S) * self.cycles))
-            driver.record(self.events[0], None)
-            launch_start = time.perf_counter()
-            for at in train:
-                self.bound[at]()
-            self.launch_s = max((time.perf_counter() - launch_start) / len(train), 1e-6)
-            driver.record(self.events[1], None)
-            starved = driver.query(self.events[0]) != self.cuda.NOT_READY
-            driver("cuCtxSynchronize")
-            if not starved:
-                break
+        outlasted the spin."""
+        driver = self.driver
+        train = message["train"][: max(min(MAX_QUEUED_CALLS, int(MAX_SPIN_S / (2 * self.launch_s))), 1)]
+        self.torch.cuda._sleep(int(min(1.5 * self.launch_s * len(train) + SPIN_SLACK_S, MAX_SPIN_S) * self.cycles))
+        driver.record(self.events[0], None)
+        launch_start = time.perf_counter()
+        for at in train:
+            self.bound[at]()
+        self.launch_s = max((time.perf_counter() - launch_start) / len(train), 1e-6)
+        driver.record(self.events[1], None)
+        starved = driver.query(self.events[0]) != self.cuda.NOT_READY
+        driver("cuCtxSynchronize")
         return {"seconds": driver.elapsed(*self.events) / len(train), "starved": starved}
+
+
+def own_copy(content, strides: tuple[int, ...]) -> tuple:
+    """Return (a tensor with this content and these strides, what of it is to be written, its content), where a
+    dimension of stride 0 is written once. Overlapping strides are not kept."""
+    part = content[tuple(slice(0, 1) if step == 0 else slice(None) for step in strides)]
+    length = 1 + sum((size - 1) * step for size, step in zip(part.shape, strides, strict=True))
+    if length < part.numel() or not part.numel():
+        own = content.clone()
+        return own, own, content
+    memory = content.new_zeros(length)
+    memory.as_strided(part.shape, strides).copy_(part)
+    return memory.as_strided(content.shape, strides), memory.as_strided(part.shape, strides), part
 
 
 def error_answer(error: Exception) -> dict:
@@ -299,6 +318,7 @@ def error_answer(error: Exception) -> dict:
 
 def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
+    sandbox.become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     backend = TorchBackend()

@@ -261,13 +261,14 @@ def compile_cached(text: str, folder: Path) -> Path:
     shared_object = folder / f"trampoline-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
     if shared_object.exists():
         return shared_object
-    path = shared_object.with_suffix(".c")
+    # Several processes may compile it at the same time.
+    path, part = (shared_object.with_suffix(f".{os.getpid()}{end}") for end in (".c", ".part"))
     path.write_text(text)
     log = ""
     for compiler in compiler_commands():
         try:
             completed = subprocess.run(
-                [*compiler, "-O1", "-shared", "-fPIC", "-o", str(shared_object), str(path)],
+                [*compiler, "-O1", "-shared", "-fPIC", "-o", str(part), str(path)],
                 capture_output=True,
                 text=True,
                 timeout=120,
@@ -276,7 +277,7 @@ def compile_cached(text: str, folder: Path) -> Path:
             log += f"{compiler[0]}: {error}\n"
             continue
         if completed.returncode == 0:
-            return shared_object
+            return part.rename(shared_object)
         log += f"{' '.join(compiler)}: {completed.stderr[-400:]}\n"
     raise NoCompilerError(
         f"no C compiler here can build the harness's call stub; install gcc or clang ({log.strip()[-600:]})"

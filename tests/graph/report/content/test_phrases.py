@@ -59,6 +59,8 @@ def test_factors_over_the_users_function_come_with_their_clock() -> None:
     said = "Over your function: **3× [2.9, 3.1]** by the device, 0.8× [0.7, 0.9] (a loss) as Python calls it, with what it allocates."
     assert over_function_words(both, "**") == said and said.replace("**", "") in final.render_benchmark(both, "r")
     assert "your function" not in final.render_benchmark(found, "r")
+    lost = found.model_copy(update={"doubts": ("Your function could not be timed: it raised.",)})
+    assert over_function_words(lost, "**") == lost.doubts[0] and lost.doubts[0] in final.render_benchmark(lost, "r")
 
 
 @pytest.mark.parametrize(

@@ -463,7 +463,7 @@ def test_what_changes_nothing_is_said(asker: Asker) -> None:
     said = " ".join(
         asker.probe(out_of("return x + 1", '"x": torch.randn(4, B).t(), "out": torch.empty(B, 4)')).inferred
     )
-    assert "its strides (1, 8) are not kept" in said
+    assert "its strides (1, 8) are for your own function" in said
 
 
 def test_indices_are_not_written_where_values_belong(asker: Asker) -> None:
