@@ -16,7 +16,15 @@ from harness.reference.determinism import is_equal, look_for_chance
 from harness.reference.flops import FlopCounter, products
 from harness.reference.needed import needed_bytes
 from harness.reference.outputs import infer_roles, look_for_read_outputs
-from harness.reference.shapes import CALLS_OF_FIRST, LARGE_PRODUCT, ShapedCall, ValueBudget, calls_without_values
+from harness.reference.shapes import (
+    CALLS_OF_FIRST,
+    LARGE_PRODUCT,
+    DerivedCall,
+    ShapedCall,
+    ValueBudget,
+    calls_without_values,
+    product_of_sizes,
+)
 from harness.reference.structures import flatten
 from harness.reference.workloads import build_arguments, check_dims, dims_range, requested_workloads
 
@@ -61,6 +69,10 @@ def probe(request: dict) -> dict:
     inferred: list[str] = []
     if request["dims"] and contract.get("workloads"):
         inferred.append("The sizes of --dims are timed; the reference's own `workloads` are not.")
+    if derived := [name for name, call in shaped.items() if isinstance(call, DerivedCall)]:
+        inferred.append(
+            f"The shapes at {len(derived)} of its sizes follow from those at the others: {', '.join(derived)}."
+        )
     try:
         answer |= look_at_values(with_values, workloads, shaped, request, inferred)
     except ContractError as error:
@@ -75,8 +87,7 @@ def probe(request: dict) -> dict:
 
 def has_large_sizes(workloads: list[tuple]) -> bool:
     """Whether the integer dims of a workload (name, dims, ...) have a large product."""
-    products_of_dims = [math.prod(v for v in w[1].values() if isinstance(v, int) and v > 0) for w in workloads]
-    return max(products_of_dims, default=0) > LARGE_PRODUCT
+    return max((product_of_sizes(w[1]) for w in workloads), default=0) > LARGE_PRODUCT
 
 
 def look_at_values(
