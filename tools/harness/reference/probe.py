@@ -69,6 +69,9 @@ def probe(request: dict) -> dict:
     inferred: list[str] = []
     if request["dims"] and contract.get("workloads"):
         inferred.append("The sizes of --dims are timed; the reference's own `workloads` are not.")
+    if unlike := names_of_unlike(workloads, shaped):
+        workloads = [one for one in workloads if one[0] not in unlike]
+        inferred.append(f"Left out, as other arguments belong to these sizes: {', '.join(unlike)}.")
     if derived := [name for name, call in shaped.items() if isinstance(call, DerivedCall)]:
         inferred.append(
             f"The shapes at {len(derived)} of its sizes follow from those at the others: {', '.join(derived)}."
@@ -83,6 +86,17 @@ def probe(request: dict) -> dict:
             add_operations(answer, shaped[name].counter)
             answer["workloads"].append(describe_shaped_call(name, dims, weight, margin, shaped[name]))
     return answer | {"inferred": inferred} | ({"restructured": True} if contract.made else {})
+
+
+def names_of_unlike(workloads: list[tuple], shaped: dict[str, ShapedCall]) -> list[str]:
+    """Return the workloads whose arguments have other names than those of the first, as far as calls without values
+    show them."""
+    arguments = {name: [a.name for a in call.args] for name, call in shaped.items()}
+    return (
+        [name for name, *_ in workloads if arguments.get(name, first) != first]
+        if (first := arguments.get(workloads[0][0]))
+        else []
+    )
 
 
 def has_large_sizes(workloads: list[tuple]) -> bool:

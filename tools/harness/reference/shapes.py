@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from unittest import mock
 
 import torch
+from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.reference.contract import Arg, Contract, ContractError
@@ -21,7 +22,9 @@ LARGE_PRODUCT = 10**8
 VALUE_OPERATIONS = {"cpu": 2e10}
 """Kind of device -> operations that the checks of values may take: a few seconds."""
 GPU_OPERATIONS = 2e13
-VALUES_S = 30.0
+ELEMENT_OPERATIONS = 10
+"""Operations that the checks of an argument's element take as long as: it is drawn, copied, widened and compared."""
+VALUES_S = 15.0
 """Seconds that the checks of values may take in workloads whose shapes are known, as those before them predict."""
 NEEDS_VALUES = ("DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException")
 """Errors of an operator that has no answer without values."""
@@ -41,6 +44,20 @@ class Numbers(TorchDispatchMode):
         super().__init__()
         self.end = end
         self.random: list[str] = []
+        self.counter = FlopCounter()
+        """Counts the operations of the call that is made."""
+
+    def gru_by_one_step(self, tensor: torch.Tensor, hidden: torch.Tensor, *rest):
+        """Return what `torch._VF.gru` does, whose thousands of small steps all have the shapes of the first."""
+        if tensor.dim() != 3 or not isinstance(rest[-1], bool):
+            return torch.gru(tensor, hidden, *rest)
+        axis = int(rest[-1])
+        steps, before, types = tensor.shape[axis], self.counter.total, self.counter.types.copy()
+        output, last = torch.gru(tensor.narrow(axis, 0, 1), hidden, *rest)
+        self.counter.total += (steps - 1) * (self.counter.total - before)
+        for kind, count in (self.counter.types - types).items():
+            self.counter.types[kind] += (steps - 1) * count
+        return output.repeat_interleave(steps, axis), last
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if time.process_time() > self.end:
@@ -49,11 +66,21 @@ class Numbers(TorchDispatchMode):
             self.random.append(func.__name__.removesuffix(".default"))
         try:
             return func(*args, **(kwargs or {}))
-        except Exception:
+        except Exception as error:
+            # A kernel's outputs have sizes that no value decides, so any index may stand for those that are unknown.
+            tensors = [one for one in args if isinstance(one, torch.Tensor)]
+            if type(error).__name__ == NEEDS_VALUES[1] and not any(one.is_floating_point() for one in tensors):
+                with torch._subclasses.fake_tensor.unset_fake_temporarily():
+                    return func(*_pytree.tree_map_only(torch.Tensor, zeros, args), **(kwargs or {}))
             # No size follows from a float, such as the rates of dropout that a constructor reads from linspace.
             if func is torch.ops.aten._local_scalar_dense.default and args[0].is_floating_point():
                 return 0.0
             raise
+
+
+def zeros(like: torch.Tensor) -> torch.Tensor:
+    """Return zeros, with values, of the shape and type of a tensor without."""
+    return torch.zeros(like.shape, dtype=like.dtype)
 
 
 def apply_to_tensors(module: torch.nn.Module, function, recurse: bool = True) -> torch.nn.Module:
@@ -84,6 +111,7 @@ def without_values(end: float) -> Iterator[Numbers]:
             mock.patch.object(torch.nn.Module, "_apply", apply_to_tensors),
             FakeTensorMode(allow_non_fake_inputs=True),
             Numbers(end) as numbers,
+            mock.patch.object(torch._VF, "gru", numbers.gru_by_one_step, create=True),
         ):
             yield numbers
     finally:
@@ -101,7 +129,7 @@ class ShapedCall:
         roles |= dict.fromkeys(declared_names(contract, "inout", tensors) or (), "inout")
         for a in self.args:
             a.role = roles.get(a.name, "input") if a.is_tensor else "scalar"
-        self.counter = FlopCounter()
+        self.counter = numbers.counter = FlopCounter()
         numbers.random = []
         with self.counter:
             answer = contract.call(self.args)
@@ -120,8 +148,10 @@ class DerivedCall(ShapedCall):
 
 
 def derive_arguments(calls: list[ShapedCall], dims: dict) -> list[Arg] | None:
-    """Return the arguments at `dims`, as those of two calls or more follow their dims; None if one does not."""
-    if len(calls) < 2 or len({tuple(a.name for a in call.args) for call in calls}) > 1:
+    """Return the arguments at `dims`, as those of two calls or more that have the first one's names follow their dims;
+    None if one does not."""
+    calls = [call for call in calls if [a.name for a in call.args] == [a.name for a in calls[0].args]]
+    if len(calls) < 2:
         return None
     derived = []
     for same in zip(*(call.args for call in calls), strict=True):
@@ -168,12 +198,13 @@ def calls_without_values(
             contract = Contract(text)
             if not contract.has_make_inputs or contract.get("outputs") is None:
                 return None, {}
-        for name, dims in sorted(workloads(contract) if contract else (), key=lambda one: product_of_sizes(one[1])):
+        listed = workloads(contract) if contract else []
+        for name, dims in sorted(listed, key=lambda workload: product_of_sizes(workload[1])):
             with unless_definite() as caught:
                 found[name] = ShapedCall(contract, dims, parameters, numbers)
             if any(isinstance(error, TooSlow) or type(error.__cause__).__name__ in NEEDS_VALUES for error in caught):
                 needing[name] = dims
-    called = [*found.values()]
+    called = [found[name] for name, _ in listed if name in found]
     return contract, found | {
         name: DerivedCall(args, dims) for name, dims in needing.items() if (args := derive_arguments(called, dims))
     }
@@ -207,7 +238,8 @@ class ValueBudget:
         """
         now = time.monotonic()
         self.pace = max(self.pace, (now - self.begun) / self.work if self.work else 0.0)
-        work = self.calls * (call.counter.total + sum(a.value.numel() for a in call.args if a.is_tensor))
+        elements = sum(a.value.numel() for a in call.args if a.is_tensor)
+        work = self.calls * (call.counter.total + ELEMENT_OPERATIONS * elements)
         if work > self.left or work * self.pace > self.end + VALUES_S - now or isinstance(call, DerivedCall):
             self.work = 0.0
             return False
