@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ RUNS = Path("workspaces/contracts")
 TABLE = Path(__file__).parent / "results" / "contracts.md"
 PROBLEMS = ("*.py", "definition.json", "definitions/**/*.json", "task.yml")
 """Files that may be a problem: of KernelBench, of SOL-ExecBench, of FlashInfer-Bench, of GPU MODE."""
+ELSEWHERE = r"^(?:reference\.py|/\S+): | \(/\S+\)"
+"""Pattern of the names of files, and of the Python that runs jobs, in a reason."""
 PAGE = """\
 # Contracts of public problems
 
@@ -81,7 +84,7 @@ def write_page(answers: dict[str, dict[str, dict[str, str | float]]]) -> str:
         )
     for key, title in (("reason", "No contract"), ("refused", "Refused after the contract")):
         lines = [
-            f"| {suite}: {name} | {str(one[key]).splitlines()[0].partition(': ')[2]} |"
+            f"| {suite}: {name} | {re.sub(ELSEWHERE, '', str(one[key]).splitlines()[0])} |"
             for suite, found in answers.items()
             for name, one in found.items()
             if one[key]
