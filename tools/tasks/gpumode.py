@@ -94,6 +94,10 @@ def _as_bytes(one):
     return one.contiguous().view(torch.uint8) if one.dtype in _AS_BYTES else one.contiguous()
 
 
+def _leaf_kind(one):  # what a leaf is besides its values: the type of a tensor, else itself
+    return one.dtype if isinstance(one, torch.Tensor) else one
+
+
 def _output_positions(leaves, answer):
     """Output -> position of the leaf that it is, or None."""
     def place(one):
@@ -106,9 +110,10 @@ def _output_positions(leaves, answer):
 
 
 def make_inputs(dims, seed, device="cpu"):
-    global _spec, _suite
+    global _leaf_kinds, _spec, _suite
     _suite = _load_suite(device)
     leaves, _spec = _make_leaves(dims, seed)
+    _leaf_kinds = [_leaf_kind(one) for one in leaves]
     results = _results_without_values(leaves, _spec)
     inputs = {{f"data_{{at}}": _as_bytes(one) if isinstance(one, torch.Tensor) else one
             for at, one in enumerate(leaves)}}
@@ -119,24 +124,24 @@ def make_inputs(dims, seed, device="cpu"):
 
 
 def reference(**arguments):
-    leaves = [arguments.get(f"data_{{at}}", one) for at, one in enumerate(_first_leaves)]
-    leaves = [one.view(first.dtype) if getattr(first, "dtype", None) in _AS_BYTES else one
-              for one, first in zip(leaves, _first_leaves)]
+    leaves = [arguments.get(f"data_{{at}}", one) for at, one in enumerate(_leaf_kinds)]
+    leaves = [one.view(kind) if isinstance(one, torch.Tensor) and kind in _AS_BYTES else one
+              for one, kind in zip(leaves, _leaf_kinds)]
     answer = _suite.ref_kernel(_pytree.tree_unflatten(leaves, _spec))
     return answer if isinstance(answer, torch.Tensor) else tuple(_pytree.tree_leaves(answer))
 
 
 def _first_call():
     leaves, spec = _make_leaves({smallest}, 0)
-    return leaves, spec, list(_output_positions(leaves, _run_reference(leaves, spec)))
+    return [*map(_leaf_kind, leaves)], spec, list(_output_positions(leaves, _run_reference(leaves, spec)))
 
 
 _suite = _load_suite("cpu")
 try:
     with FakeTensorMode(allow_non_fake_inputs=True):
-        _first_leaves, _spec, outputs = _first_call()
+        _leaf_kinds, _spec, outputs = _first_call()
 except Exception:  # an operator that needs values
-    _first_leaves, _spec, outputs = _first_call()
+    _leaf_kinds, _spec, outputs = _first_call()
 '''
 
 
@@ -215,6 +220,9 @@ class GpuMode(SuiteFormat):
         cases = [
             {name: value for name, value in case.items() if name != "seed"} for case in (*task.benchmarks, *task.tests)
         ]
+        lengths = [{name: len(value) for name, value in case.items() if isinstance(value, list)} for case in cases]
+        kept = [case for case, of_lists in zip(cases, lengths, strict=True) if of_lists == lengths[0]]
+        other_lengths, cases = len(cases) - len(kept), kept
         choice_names = {name for case in cases for name, value in case.items() if isinstance(value, bool | str | list)}
         choices: dict[str, list[Any]] = {name: [] for name in sorted(choice_names)}
         for name, value in ((name, value) for case in cases for name, value in case.items() if name in choices):
@@ -227,7 +235,8 @@ class GpuMode(SuiteFormat):
             workload_dims = [{**workload_dims[0], **overrides} for overrides in parse_workloads(sizes)]
             for name in (name for dims in workload_dims for name in dims if name not in cases[0]):
                 raise SettingsError(f"dims: {home.name} has no size {name!r}; {suggest_or_list(name, list(cases[0]))}")
-        timed = len(workload_dims) if sizes else len(task.benchmarks)
+        benchmarks = sum(of_lists == lengths[0] for of_lists in lengths[: len(task.benchmarks)])
+        timed = len(workload_dims) if sizes else benchmarks
         workloads: list[dict[str, object]] = [
             {"name": f"w{at}", "dims": dims}
             for at, dims in enumerate(workload_dims, 1)
@@ -240,7 +249,7 @@ class GpuMode(SuiteFormat):
         ranged_names = [
             n
             for n in workload_dims[0]
-            if n not in choice_names and all(isinstance(p.get(n), int) for p in workload_dims)
+            if n not in choice_names and all(isinstance(p.get(n), int) and p[n] > 0 for p in workload_dims)
         ]
         text = CONTRACT_TEMPLATE.format(
             name=home.name,
@@ -252,12 +261,11 @@ class GpuMode(SuiteFormat):
                 for name in ranged_names
             },
             tolerance=_stated_tolerance(texts["reference"]),
-            smallest=min(
-                workload_dims, key=lambda dims: prod(v for v in dims.values() if isinstance(v, int) and v > 0)
-            ),
+            smallest=min(workload_dims[:timed], key=_product),
         )
+        omission = f"; {other_lengths} left out, as their lists have other lengths" * bool(other_lengths)
         task_yaml = task_yaml_text(home.name, default_suite_language(" ".join(texts.values())))
-        return {"reference.py": text, "task.yaml": task_yaml}, f"{home.name}: {len(workloads)} workloads"
+        return {"reference.py": text, "task.yaml": task_yaml}, f"{home.name}: {len(workloads)} workloads{omission}"
 
 
 def _product(dims: dict[str, Any]) -> int:

@@ -293,6 +293,26 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
     torch.testing.assert_close(module["reference"](**made)[0], made["data_0"] * 2)
 
 
+def test_lists_of_a_gpu_mode_problem_have_the_length_of_the_first_benchmark(gpu_mode: Path, tmp_path: Path) -> None:
+    sizes = {3: "[3, 4]", 5: "[5]", 16: "[16, 20]"}
+    text = TASK_YML.replace('"kind"', '"least": 0, "most": 4, "kind"')
+    for size, listed in sizes.items():
+        text = text.replace(f'"size": {size}', f'"size": {listed}')
+    (gpu_mode / "task.yml").write_text(text)
+    made = "[torch.randn(one, device='cuda', generator=gen) for one in size]"
+    (gpu_mode / "reference.py").write_text(
+        GPU_MODE.partition("    x = ")[0].replace("kind: str", "kind: str, least: int, most: int")
+        + f"    return {made}\n\n\ndef ref_kernel(data):\n    return [2 * one for one in data]\n"
+    )
+    folder, told = write_task_folder(gpu_mode, tmp_path / "task", "")
+    assert told == "scaled: 2 workloads; 1 left out, as their lists have other lengths"
+    module = run_path(str(folder / "reference.py"))
+    assert module["dims_range"] == {"most": (4, 4)}  # A number that may be 0 is no size.
+    made_of = [module["make_inputs"](one["dims"], 3) for one in module["workloads"]]
+    assert [[*one["data_1"].shape] for one in made_of] == [[20], [4]]
+    torch.testing.assert_close(module["reference"](**made_of[1])[1], made_of[1]["data_1"] * 2)
+
+
 @pytest.mark.parametrize(
     ("changes", "lines", "sizes", "said"),
     [

@@ -16,7 +16,15 @@ from harness.reference.determinism import is_equal, look_for_chance
 from harness.reference.flops import FlopCounter, products
 from harness.reference.needed import needed_bytes
 from harness.reference.outputs import infer_roles, look_for_read_outputs
-from harness.reference.shapes import CALLS_OF_FIRST, LARGE_PRODUCT, ShapedCall, ValueBudget, calls_without_values
+from harness.reference.shapes import (
+    CALLS_OF_FIRST,
+    LARGE_PRODUCT,
+    DerivedCall,
+    ShapedCall,
+    ValueBudget,
+    calls_without_values,
+    product_of_sizes,
+)
 from harness.reference.structures import flatten
 from harness.reference.user_function import published_package
 from harness.reference.workloads import build_arguments, check_dims, dims_range, requested_workloads
@@ -67,6 +75,13 @@ def probe(request: dict) -> dict:
     inferred: list[str] = []
     if request["dims"] and contract.get("workloads"):
         inferred.append("The sizes of --dims are timed; the reference's own `workloads` are not.")
+    if unlike := names_of_unlike(workloads, shaped):
+        workloads = [one for one in workloads if one[0] not in unlike]
+        inferred.append(f"Left out, as other arguments belong to these sizes: {', '.join(unlike)}.")
+    if derived := [name for name, call in shaped.items() if isinstance(call, DerivedCall)]:
+        inferred.append(
+            f"The shapes at {len(derived)} of its sizes follow from those at the others: {', '.join(derived)}."
+        )
     try:
         answer |= look_at_values(with_values, workloads, shaped, request, inferred)
     except ContractError as error:
@@ -79,10 +94,20 @@ def probe(request: dict) -> dict:
     return answer | {"inferred": inferred} | ({"restructured": True} if contract.made else {})
 
 
+def names_of_unlike(workloads: list[tuple], shaped: dict[str, ShapedCall]) -> list[str]:
+    """Return the workloads whose arguments have other names than those of the first, as far as calls without values
+    show them."""
+    arguments = {name: [a.name for a in call.args] for name, call in shaped.items()}
+    return (
+        [name for name, *_ in workloads if arguments.get(name, first) != first]
+        if (first := arguments.get(workloads[0][0]))
+        else []
+    )
+
+
 def has_large_sizes(workloads: list[tuple]) -> bool:
     """Whether the integer dims of a workload (name, dims, ...) have a large product."""
-    products_of_dims = [math.prod(v for v in w[1].values() if isinstance(v, int) and v > 0) for w in workloads]
-    return max(products_of_dims, default=0) > LARGE_PRODUCT
+    return max((product_of_sizes(w[1]) for w in workloads), default=0) > LARGE_PRODUCT
 
 
 def look_at_values(

@@ -121,6 +121,63 @@ def test_a_size_that_follows_from_a_value_is_not_known_without_values(size: str)
         assert list(shapes(reference, lambda _: [("w", {"M": 64})], [])[1]) == known
 
 
+BY_VALUES = """
+import torch
+outputs = ["out"]
+large = True
+workloads = [{"name": name, "dims": {"M": M, "parts": parts, "mixed": mixed}} for name, M, parts, mixed in
+             (("mixed", 40000, 1, 1), ("small", 8, 1, 0), ("plain", 30000, 1, 0), ("more", 16, 2, 0))]
+
+def make_inputs(dims, seed):
+    x = {f"x{at}": torch.randn(dims["M"], dims["M"]) for at in range(dims["parts"])}
+    if dims["mixed"] and bool((x["x0"] > 0).all()):
+        x["x0"] += 1
+    return {**x, "out": torch.zeros(dims["M"])}
+
+def reference(x0, out, x1=0):
+    chosen = x0.argmax(1)
+    for count in chosen.bincount().numpy():
+        chosen[:count] += 0
+    return x0[0] * chosen
+"""
+
+
+def test_shapes_that_need_values_follow_from_those_that_do_not(asker: Asker) -> None:
+    """One workload reads its values to be made, and every call reads integers; one has another argument."""
+    seen = asker.probe(BY_VALUES, memory=1 << 40)
+    assert seen.error is None and [(w.name, w.arguments[0].shape, w.arguments[1].shape) for w in seen.workloads] == [
+        ("mixed", (40000, 40000), (40000,)),
+        ("small", (8, 8), (8,)),
+        ("plain", (30000, 30000), (30000,)),
+    ]
+    assert seen.workloads[0].flops is None and seen.workloads[2].flops
+    assert any("follow from those at the others: mixed." in one for one in seen.inferred)
+    assert any("other arguments belong to these sizes: more." in one for one in seen.inferred)
+
+
+GRU = """
+import torch
+outputs = ["out"]
+workloads = [{"dims": {"steps": 300}}]
+
+def make_inputs(dims, seed):
+    torch.manual_seed(seed)
+    return {"x": torch.randn(64, dims["steps"], 16), "out": torch.zeros(64, dims["steps"], 128)}
+
+def reference(x, out):
+    torch.manual_seed(0)
+    return torch.nn.GRU(16, 128, 2, batch_first=True)(x)[0]
+"""
+
+
+def test_a_recurrent_layer_without_values_costs_what_its_steps_cost(asker: Asker) -> None:
+    """Its shapes are found by one step."""
+    stepped, shaped = asker.probe(GRU), asker.probe(f"large = True\n{GRU}")
+    assert [any("not checked yet" in one for one in seen.inferred) for seen in (stepped, shaped)] == [False, True]
+    assert [a.shape for a in shaped.workloads[0].arguments] == [a.shape for a in stepped.workloads[0].arguments]
+    assert shaped.workloads[0].flops == pytest.approx(stepped.workloads[0].flops, rel=0.05)
+
+
 def test_a_contract_is_known_where_its_values_are_refused(asker: Asker) -> None:
     for reference, memory, said in (
         (LARGE, 1 << 30, "float64 copies"),
