@@ -36,7 +36,7 @@ ELSEWHERE = r"^(?:reference\.py|/\S+): | \(/\S+\)"
 PAGE = """\
 # Contracts of public problems
 
-{date}, torch {torch}, no GPU, no model. Command: `python -m benchmarks.contracts {command}`.
+{date}, torch {torch}, two virtual cores that others kept busy, 10 GB of memory, no GPU, no model. Command: `python -m benchmarks.contracts {command}`.
 
 Every problem of each folder, at its own sizes. "Contract": `check --problem` prints the arguments with their types and
 shapes, the workloads and the ranges. "Values not checked": the contract is of shapes alone, since a call takes this
