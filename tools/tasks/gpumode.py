@@ -249,7 +249,7 @@ class GpuMode(SuiteFormat):
         ranged_names = [
             n
             for n in workload_dims[0]
-            if n not in choice_names and all(isinstance(p.get(n), int) and p[n] > 0 for p in workload_dims)
+            if n not in choice_names and all(isinstance(size := p.get(n), int) and size > 0 for p in workload_dims)
         ]
         text = CONTRACT_TEMPLATE.format(
             name=home.name,
