@@ -40,9 +40,15 @@ class FunctionCheck(Artifact):
 
 
 def open_judge(
-    task: Task, executor: Executor, records: Records, policy: JudgeSettings, device: Device, environment: str = ""
+    task: Task,
+    executor: Executor,
+    records: Records,
+    policy: JudgeSettings,
+    device: Device,
+    environment: str = "",
+    secret: bytes | None = None,
 ) -> Judge:
-    """Return a judge that reports no events, with a secret of its own."""
+    """Return a judge that reports no events, with a secret of its own if none is given."""
     return Judge(
         task,
         open_language(task.language),
@@ -50,7 +56,7 @@ def open_judge(
         records,
         environment=environment,
         device=device.label,
-        secret=executor.draw_secret(),
+        secret=executor.draw_secret() if secret is None else secret,
         policy=policy,
         emit=lambda kind, details: None,
     )

@@ -299,12 +299,12 @@ def _measure_once(claim: RecordedClaim, executor: Executor, records: Records) ->
     from tools.judge import evidence
     from tools.roofline import lower_bounds, microbenchmarks
 
-    language = open_language(claim.task.language)
+    # Other seeds and other hidden sizes than those the version was accepted on.
+    secret, language = executor.draw_secret(), open_language(claim.task.language)
     judge_settings = claim.settings.judge
     baseline = Candidate(language=claim.task.language, files={f"kernel{language.suffix}": claim.task.baseline or ""})
     device = pick_device(executor.devices(), language.device)
-    # Its secret gives other seeds and other hidden sizes than those the version was accepted on.
-    judge = user_function.open_judge(claim.task, executor, records, judge_settings, device)
+    judge = user_function.open_judge(claim.task, executor, records, judge_settings, device, secret=secret)
     noise = evidence.noise_floor(judge.read_or_measure_calibration(claim.incumbent), judge_settings.objective)
     trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
     confirmed = judge.confirm_until_settled(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()

@@ -207,7 +207,8 @@ def _layout(call: ObservedCall, at: int) -> str:
     """Return what the task does not keep of a tensor's place in memory, or an empty text."""
     value, other = call.leaves[call.tensors[at]], call.tensors[call.alias[at]]
     return (
-        f"; strides {list(value.strides)}, in the task contiguous" * (not value.contiguous)
+        f"; strides {list(value.strides)}{', in the task contiguous' * (not value.axes_in_memory())}"
+        * (not value.contiguous)
         + f"; begins at a multiple of {value.alignment} bytes, in the task of 256" * (value.alignment < 16)
         + f"; shares memory with {other}, in the task not" * (call.alias[at] != at)
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import operator
 import statistics
 from collections import Counter
 from collections.abc import Iterator
@@ -31,6 +33,13 @@ class ObservedValue(Artifact):
     strides: tuple[int, ...] = ()
     contiguous: bool = True
     alignment: int = 16
+
+    def axes_in_memory(self) -> list[int] | None:
+        """Return the axes of a transposed tensor from the slowest to the fastest; None for any other layout."""
+        order = sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis])
+        dense = itertools.accumulate((self.shape[axis] for axis in order[:0:-1]), operator.mul, initial=1)
+        is_dense = [self.strides[axis] for axis in reversed(order)] == [*dense]
+        return order if is_dense and not self.contiguous else None
 
     def leaves(self, path: str) -> Iterator[tuple[str, ObservedValue]]:
         """Yield the values that contain no others, with their paths such as `xs[0]`, in the recorder's order."""

@@ -77,9 +77,10 @@ def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract]:
     contract = contract.model_copy(update={"notes": (*contract.notes, *notes)})
     made = "".join(f'        "{name}": {one},\n' for name, one in text.made(leaves).items())
     structs = "".join(f'{n} = namedtuple("{n}", {fields})\n' for n, fields in text.structs.items())
+    total = sum(w.calls for w in contract.workloads)
     sizes = "".join(
-        f"    { ({'name': w.name, 'dims': w.dims, 'weight': float(w.calls)}) },  # {w.share:.1%} of the time\n"
-        for w in contract.workloads
+        f"    { {'name': w.name, 'dims': w.dims, 'weight': weight} },  # {w.share:.1%} of the time\n"
+        for w, weight in ((one, round(one.calls / total, 4)) for one in contract.workloads)
     )
     found = {"outputs": contract.named("output"), "inout": contract.named("inout"), "dims_range": contract.dims_range}
     settings = "".join(f"{name} = {value}\n" for name, value in found.items() if value)
@@ -149,7 +150,10 @@ def draw(contract: ObservedContract, argument: TaskArgument, notes: list[str], *
     """Return the expression that makes an argument, and append to `notes` what it does not keep of the observed one."""
     if argument.role == "scalar":
         return str(argument.value)
-    shape, dtype = f"({''.join(f'{extent}, ' for extent in argument.shape)})", f"torch.{argument.dtype}"
+    order = contract.sample.leaves[argument.path].axes_in_memory() if argument.role != "output" else None
+    turned = f".permute({', '.join(str(order.index(axis)) for axis in range(len(order)))})" if order else ""
+    extents = [argument.shape[axis] for axis in order] if order and not is_recorded else argument.shape
+    shape, dtype = f"({''.join(f'{extent}, ' for extent in extents)})", f"torch.{argument.dtype}"
     if argument.role == "output":
         return f"torch.empty({shape}, dtype={dtype}, device=device)"
     if is_recorded:
@@ -160,7 +164,7 @@ def draw(contract: ObservedContract, argument: TaskArgument, notes: list[str], *
         return f"torch.where({made}, {high}, {low}).to({dtype})"
     groups = (group for workload in (*contract.workloads, *contract.left_out) for group in workload.groups)
     contents = [call.content(argument.path) for group in groups for call in group.calls]
-    made = _drawn_values(contents, shape, argument.dtype)
+    made = _drawn_values(contents, shape, argument.dtype) + turned
     if "int" in argument.dtype:
         notes.append(
             f"{argument.name}: its integers are too large to be recorded; {made} draws them, which keeps nothing "

@@ -318,7 +318,10 @@ def _infer_with_other_sizes(
         device=_probed_device(executor, language),
         parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
         pointer_elements=task.pointer_elements,
-        tentative=tuple(choices for _, choices in draw_hidden_workloads(task, b"known to everybody", 2)),
+        tentative=tuple(
+            tuple(dims for dims in choices if all(dims != one.dims for one in task.workloads))
+            for _, choices in draw_hidden_workloads(task, b"known to everybody", 2)
+        ),
         roles={a.name: a.role for a in task.arguments},
     )
     other_sizes = probe_reference(executor, blobs, request, files) if request.tentative else probe_result

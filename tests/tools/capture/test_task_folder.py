@@ -141,7 +141,7 @@ def test_paged_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "out": "inout",
     }
     assert task.reference.inout == ("out",)
-    assert sorted((w["dims"]["q_0"], w["weight"]) for w in task.reference.workloads) == [(2, 2.0), (3, 1.0)]
+    assert sorted((w["dims"]["q_0"], w["weight"]) for w in task.reference.workloads) == [(2, 0.6667), (3, 0.3333)]
     assert "q_0" not in task.reference.dims_range and task.reference.dims_range["pages_0"] == (16, 16)
     assert task.agrees()
     first, other = task.inputs(0), task.inputs(3)

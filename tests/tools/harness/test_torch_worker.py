@@ -101,7 +101,7 @@ def test_the_users_function_gets_the_strides_that_make_inputs_gave(
     task = {"reference": TURNED, "numeric": numeric, "rivals": None}
     backend.begin({"task": task, "mode": "user_function", "device": "cpu", "function": function}, [])
     answer = backend.attach({"arguments": [arguments], "offsets": [[0]], "size": 32}, [handle])
-    assert answer == {"has_copies": True} and backend.calls[0]["x"].stride() == (1, 2)
+    assert answer["has_copies"] and backend.calls[0]["x"].stride() == (1, 2)
     assert torch.equal(backend.calls[0]["x"], torch.arange(8.0).view(2, 4))
 
 

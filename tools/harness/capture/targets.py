@@ -67,6 +67,28 @@ class Target:
         return {"form": self.form, "parameters": {p.name: p.kind.name for p in parameters}}
 
 
+class ExtensionTarget(Target):
+    """A function of an extension, whose parameters cannot be read: the first call says how many there are."""
+
+    def __init__(self, recorder):
+        super().__init__("function", None)
+        self.recorder = recorder
+
+    def arguments(self, args, kwargs):
+        """Return the arguments of a call by their places."""
+        if self.signature is None:
+            places = [inspect.Parameter(f"arg{at}", inspect.Parameter.POSITIONAL_ONLY) for at in range(len(args))]
+            self.signature = inspect.Signature(
+                places + [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in kwargs]
+            )
+            self.recorder.described = self.line()
+        return super().arguments(args, kwargs)
+
+    def line(self) -> dict:
+        """Return what the record says of the target, without parameters before its first call."""
+        return super().line() if self.signature else {"form": self.form, "parameters": {}}
+
+
 class ModuleTarget(Target):
     """The `forward` of a class that is a torch.nn.Module."""
 
@@ -173,8 +195,8 @@ def wrap_target(value, recorder):
             # What torch.library.custom_op and triton_op return is an operator.
             overload = getattr(value, "_opoverload", None)
             target = Target("function", operator_signature(overload) if overload else inspect.signature(value))
-        except ValueError as error:
-            raise TypeError("it has no signature in Python; for an operator of torch, name aten.NAME") from error
+        except ValueError:
+            target = ExtensionTarget(recorder)
     recorder.described = target.line()
     if isinstance(function, types.FunctionType):
         replace_code(function, target, recorder)

@@ -342,7 +342,9 @@ def transform(torch, args, distribution: str, seed: int) -> None:
             x = x * (4 * torch.finfo(a.value.dtype).tiny if a.value.dtype.itemsize == 1 else 1e-4)
         largest = torch.finfo(a.value.dtype).max
         # What is infinite, such as a mask, stays so.
-        a.value = torch.where(a.value.isinf(), a.value.to(x.dtype), x.clamp(-largest, largest)).to(a.value.dtype)
+        a.value = torch.where(a.value.to(x.dtype).isinf(), a.value.to(x.dtype), x.clamp(-largest, largest)).to(
+            a.value.dtype
+        )
 
 
 def bound_memory(extra: int) -> None:
