@@ -34,7 +34,9 @@ def reference(config, bias, y, xs):
 
 
 @pytest.fixture
-def backend() -> Iterator[TorchBackend]:
+def backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[TorchBackend]:
+    # It builds its stub in the folder that it runs in.
+    monkeypatch.chdir(tmp_path)
     enabled, threads = torch.is_grad_enabled(), torch.get_num_threads()
     yield TorchBackend()
     torch.set_grad_enabled(enabled)
