@@ -108,7 +108,9 @@ def summary(tensor):
         levels = [low.min()]
         while len(levels) < LEVELS:
             levels.append(torch.where(low > levels[-1], low, torch.inf).min())
-        found["levels"] = torch.stack([torch.stack([one, (low == one).sum() / count]) for one in levels])
+        found["levels"] = torch.stack(
+            [torch.stack([one.double(), (low == one).sum().double() / count]) for one in levels]
+        )
     if is_float:
         return found | ({"zlib": sample == sample.max()} if is_small else {})
     if values.dim() and values.dtype is not torch.bool:
