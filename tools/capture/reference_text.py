@@ -80,7 +80,7 @@ def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract]:
     total = sum(w.calls for w in contract.workloads)
     sizes = "".join(
         f"    { {'name': w.name, 'dims': w.dims, 'weight': weight} },  # {w.share:.1%} of the time\n"
-        for w, weight in ((one, round(one.calls / total, 4)) for one in contract.workloads)
+        for w, weight in ((one, float(f"{one.calls / total:.4g}")) for one in contract.workloads)
     )
     found = {"outputs": contract.named("output"), "inout": contract.named("inout"), "dims_range": contract.dims_range}
     settings = "".join(f"{name} = {value}\n" for name, value in found.items() if value)

@@ -204,6 +204,40 @@ def test_an_operator_is_its_own_reference(tmp_path: Path, monkeypatch: pytest.Mo
 # ---------------------------------------------------------------- without a program
 
 
+def test_a_function_of_an_extension_is_called_by_place_with_transposed_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = "import torch, fast\nfor _ in range(3):\n    fast.product(torch.randn(4, 8), torch.randn(6, 8).t())\n"
+    program = {"fast.py": "from torch import mm as product\n", "bench.py": bench}
+    task = Task(capture(tmp_path, "fast:product", program, monkeypatch), monkeypatch)
+    given = task.inputs(3)
+    assert given["arg0"].is_contiguous() and (given["arg1"].shape, given["arg1"].stride()) == ((8, 6), (1, 8))
+    torch.testing.assert_close(task.call(given), given["arg0"] @ given["arg1"])
+
+
+def test_an_operator_of_torch_library_has_the_parameters_of_its_schema_and_its_package_runs_at_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pack").mkdir()
+    operator = (
+        "import torch, pack\n@torch.library.custom_op('captured_here::shifted', mutates_args=())\n"
+        "def shifted(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:\n    return x + by + pack.READY\n"
+    )
+    bench = "import torch\nfrom pack.ops import shifted\nfor _ in range(2): shifted(torch.randn(5, 7))\n"
+    program = {"pack/__init__.py": "READY = 1\n", "pack/ops.py": operator, "bench.py": bench}
+    task = Task(capture(tmp_path, "pack.ops:shifted", program, monkeypatch), monkeypatch)
+    assert task.roles["x"] == "input" and task.roles["by"] == "scalar" and "FILL:" in task.text
+    assert (tmp_path / "task" / "baseline" / "pack" / "__init__.py").read_text() == "READY = 1\n"
+
+
+def test_a_rare_size_keeps_a_weight(tmp_path: Path) -> None:
+    calls = [({"x": tensor(n)}, count, seconds) for n, count, seconds in ((4, 100_000, 1e-6), (8, 1, 0.1))]
+    write_captured_task(observed(calls), tmp_path / "t")
+    scope: dict[str, object] = {}
+    exec((tmp_path / "t" / "reference.py").read_text(), scope)
+    assert sorted(w["weight"] for w in scope["workloads"]) == [pytest.approx(1e-5, rel=1e-3), pytest.approx(1.0)]
+
+
 def tensor(*shape: int, dtype: str = "float32", strides: tuple[int, ...] = ()) -> ObservedValue:
     dense = tuple(int(torch.tensor(shape[at + 1 :]).prod()) for at in range(len(shape)))
     return ObservedValue(kind="tensor", dtype=dtype, shape=shape, strides=strides or dense, contiguous=not strides)
