@@ -11,19 +11,7 @@ from graph.export.accepted import AcceptedKernel, TextByName
 from graph.export.patch import patch
 from tools.errors import SettingsError
 
-REFERENCE_FUNCTION = '''
-
-def reference({parameters}):
-    """{title}
-
-    Writes into the given outputs, else into new ones, and returns them. `_CONTRACT` has the sizes, dtypes, device and
-    alignment that the kernel was judged with; everything else, and what needs a gradient, is computed by reference.py.
-    """
-    given = dict({given})
-    if torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in given.values()):
-        return _exported.call_reference(given, _own())
-    return _exported(given, _own())
-
+OWN_REFERENCE = '''
 
 def _own():
     if not _OWN:
@@ -32,7 +20,29 @@ def _own():
     return _OWN["reference"]
 
 
-_OWN = {{}}
+_OWN = {}
+
+
+def stats():
+    """`kernel`: calls that the kernel computed, without replays of graphs; `reference`: other calls by their reason."""
+    return _exported.stats()
+
+
+def configure(*, strict):
+    """`strict`: a call that the kernel was never judged for is a ValueError, and not the reference's."""
+    _exported.strict = strict
+'''
+
+REFERENCE_FUNCTION = '''
+
+def reference({parameters}):
+    """{title}
+
+    Writes into the given outputs, else into new ones, and returns them. `_CONTRACT` has the sizes, dtypes, device and
+    alignment that the kernel was judged with; everything else, and what needs a gradient, is computed by reference.py:
+    `stats()` counts such calls, and `configure(strict=True)` makes them errors.
+    """
+    return _exported(dict({given}), _own())
 '''
 
 TEST_SOURCE = '''"""The exported kernel against the reference: `python -m pytest {test}`, or run as it is."""
@@ -171,9 +181,8 @@ def _reference_function(kernel: AcceptedKernel) -> str:
     optional = [a.name for a in kernel.task.arguments if a.role == "output" or (a.role == "scalar" and a.name in axes)]
     names = [a.name for a in kernel.task.arguments]
     parameters = [*(n for n in names if n not in optional), *(f"{n}=None" for n in names if n in optional)]
-    return REFERENCE_FUNCTION.format(
-        parameters=", ".join(parameters), given=", ".join(f"{n}={n}" for n in names), title=kernel.title
-    )
+    given = ", ".join(f"{n}={n}" for n in names)
+    return REFERENCE_FUNCTION.format(parameters=", ".join(parameters), given=given, title=kernel.title) + OWN_REFERENCE
 
 
 def _test_source(kernel: AcceptedKernel, test: str, exported: str, reference: str) -> str:
