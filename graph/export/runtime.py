@@ -62,17 +62,26 @@ class Exported:
         self._fallbacks: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, given: dict[str, Any], reference: Callable[..., Any] | None = None) -> Any:
+    def __call__(
+        self,
+        given: dict[str, Any],
+        reference: Callable[..., Any] | None = None,
+        traced: Callable[..., Any] | None = None,
+    ) -> Any:
         """The outputs, written into those given, else into new ones: one tensor, or a tuple in the contract's order.
 
-        What was never judged goes to `reference`; without one it is a ValueError that says what it is.
+        What was never judged goes to `reference`; without one it is a ValueError that says what it is. `traced`:
+        launches the kernel on tensors that have no memory, as those of a tracer.
         """
-        filled = self.complete_arguments(given)
+        filled = self.complete_arguments(given, traced=traced is not None)
         if isinstance(filled, str):
             if reference is None:
                 raise ValueError(f"this kernel was never judged for that: {filled}")
             self.count_fallback(filled)
             return self.call_reference(given, reference)
+        if traced is not None:
+            traced(**filled)
+            return self._as_result([filled[name] for name, is_written in self._roles if is_written])
         self._kernel_calls += 1
         where = self._device_of(filled)
         if where.type == "cuda" and where.index != torch.cuda.current_device():
@@ -181,16 +190,20 @@ class Exported:
                 return value.device
         return torch.device(self.device)
 
-    def empty_outputs(self, given: dict[str, Any]) -> dict[str, Any]:
-        """A new tensor for each argument that the kernel writes, by name; ValueError where `given` does not tell its
-        size."""
+    def output_sizes(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The shape of each argument that the kernel writes; ValueError where `given` does not tell it."""
         sizes = (self.contract["named"] and self._sizes_by_axes(given, WRITTEN)) or self._judged_sizes(given)
         if sizes is None:
             raise ValueError(f"{self.contract['name']} does not know the size of its output here; give the output")
+        return {name: sizes[name] for name, is_written in self._roles if is_written}
+
+    def empty_outputs(self, given: dict[str, Any]) -> dict[str, Any]:
+        """A new tensor for each argument that the kernel writes; ValueError where `given` does not tell its size."""
+        sizes, where = self.output_sizes(given), self._device_of(given)
         return {
-            name: torch.empty(sizes[name], dtype=getattr(torch, dtype), device=self._device_of(given))
-            for name, role, dtype, _ in self.contract["arguments"]
-            if role in WRITTEN
+            name: torch.empty(sizes[name], dtype=getattr(torch, dtype), device=where)
+            for name, _, dtype, _ in self.contract["arguments"]
+            if name in sizes
         }
 
     def _launch(self, filled: dict[str, Any]) -> None:
@@ -256,6 +269,8 @@ class Exported:
 
     def call_reference(self, given: dict[str, Any], reference: Callable[..., Any]) -> Any:
         """What the reference says, in the outputs given where there are any."""
+        if not self.differentiable:
+            given = self.empty_outputs(given) | {name: one for name, one in given.items() if one is not None}
         dims, asked = self._dims(given) or {}, dict(given)
         named = [name for name, p in inspect.signature(reference).parameters.items() if p.kind != p.VAR_KEYWORD]
         like = next((value for value in given.values() if isinstance(value, torch.Tensor)), None)
