@@ -202,8 +202,7 @@ def test_what_was_never_judged_is_the_references_and_counted():
     inputs, right = judged(0, 9)
     for name, one in inputs.items():
         if torch.is_tensor(one):
-            moved = torch.empty(one.numel() + 1, dtype=one.dtype, device=one.device)[1:].view(one.shape)
-            inputs[name] = moved.copy_(one)
+            inputs[name] = torch.stack([one, one], -1)[..., 0]
     before = fallbacks()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

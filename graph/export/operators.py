@@ -235,12 +235,15 @@ def stats() -> dict:
     return {**_exported.stats(), "kernel": torch.ops.PACKAGE._calls()}
 
 
-def _call(operator, given):
+def _call(operator, *given):
     if not torch.is_grad_enabled():
-        return operator(*given.values())
+        return operator(*given)
     _refuse_gradient(given)
-    with torch.no_grad():
-        return operator(*given.values())
+    torch._C._set_grad_enabled(False)
+    try:
+        return operator(*given)
+    finally:
+        torch._C._set_grad_enabled(True)
 '''
 OPAQUE_SOURCE = """
 _LIBRARY = torch.library.Library("{name}", "FRAGMENT")
@@ -281,7 +284,10 @@ _functional.register_autograd(_refuse)
 PYTHON_SOURCE = """
 
 def _has_no_memory(given):
-    return any(isinstance(one, torch.Tensor) and type(one) not in _PLAIN for one in given.values())
+    for one in given:
+        if isinstance(one, torch.Tensor) and type(one) not in _PLAIN:
+            return True
+    return False
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -289,20 +295,20 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def _computed(given):
     given = {**given, **{name: given[name].clone() for name in _INOUT}}
-    return _exported(given, _own(), _launch if _has_no_memory(given) else None)
+    return _exported(given, _own(), _launch if _has_no_memory(given.values()) else None)
 
 
 def _into(given):
-    _exported(given, _own(), _launch if _has_no_memory(given) else None)
+    _exported(given, _own(), _launch if _has_no_memory(given.values()) else None)
 
 
-def _call(operator, given):
+def _call(operator, *given):
     if torch.is_grad_enabled():
         _refuse_gradient(given)
     # What traces, or looks at each operator, sees the operator; other calls are spared the way to it.
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or _has_no_memory(given):
-        return operator(*given.values())
-    return (_into if operator is _OUT else _computed)(given)
+        return operator(*given)
+    return _into(dict(zip(_OUT_NAMES, given))) if operator is _OUT else _computed(dict(zip(_NAMES, given)))
 """
 FAKE_SOURCE = """
 @torch.library.register_fake("PACKAGE::PACKAGE", lib=_LIBRARY)
@@ -318,8 +324,9 @@ def _fake_out(*given):
 FUNCTIONS = '''
 
 def _refuse_gradient(given):
-    if any(isinstance(one, torch.Tensor) and one.requires_grad for one in given.values()):
-        _exported.count_fallback(GRADIENT)
+    for one in given:
+        if isinstance(one, torch.Tensor) and one.requires_grad:
+            _exported.count_fallback(GRADIENT)
 
 
 def {name}({typed}) -> {returned}:
@@ -328,12 +335,12 @@ def {name}({typed}) -> {returned}:
     Returns new tensors. What the kernel was never judged for is computed by reference.py: `stats()` counts such calls,
     and `configure(strict=True)` makes them errors.
     """
-    return _call(_FUNCTIONAL, dict({given}))
+    return _call(_FUNCTIONAL, {positional})
 
 
 def {name}_out({typed_out}) -> None:
     """The same into tensors that are given."""
-    _call(_OUT, dict({given_out}))
+    _call(_OUT, {positional_out})
 
 
 _NAMES = {names}
@@ -469,6 +476,8 @@ def _words(kernel: AcceptedKernel) -> dict[str, Any]:
         "title": kernel.title,
         "typed": typed(given),
         "typed_out": typed(out),
+        "positional": ", ".join(a.name for a in given),
+        "positional_out": ", ".join(a.name for a in out),
         "given": ", ".join(f"{a.name}={a.name}" for a in given),
         "given_out": ", ".join(f"{a.name}={a.name}" for a in out),
         "returned": "torch.Tensor" if len(written) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(written))}]",
@@ -478,7 +487,9 @@ def _words(kernel: AcceptedKernel) -> dict[str, Any]:
         "written": [a.name for a in written],
         "schema": schema(given, lambda at, a: "Tensor"),
         "schema_out": schema(out, lambda at, a: f"Tensor(a{at}!)" if a.is_written else "Tensor"),
-        "schema_answer": schema(out, lambda at, a: f"Tensor(a{at}!)?" if a.is_written else "Tensor"),
+        "schema_answer": schema(
+            out, lambda at, a: f"Tensor(a{at}!){'?' * (a.role == 'output')}" if a.is_written else "Tensor"
+        ),
         "schema_ask": schema(out, lambda at, a: "Tensor?" if a.role == "output" else "Tensor"),
         "result_schema": "Tensor" if len(written) == 1 else f"({', '.join(['Tensor'] * len(written))})",
     }
