@@ -20,12 +20,12 @@ from graph.export.bindings import torch_library
 from graph.export.formats import FORMATS, python_module
 from graph.export.runtime import Exported
 from graph.report.content.phrases import render
+from tests.exported import made
 from tests.graph.conftest import ROOT, refused
 from tests.support import Beside, Capsys, run_captured
 from tests.tools.tasks.test_suites import gpu_mode as gpu_mode
 from tools.errors import SettingsError
 from tools.executors.toolchain_job import read_toolchain
-from tools.languages.base import Language
 from tools.languages.cpp import Cpp
 from tools.languages.triton import Triton
 from tools.tasks.loader import LoadedTask, load_task_folder
@@ -97,19 +97,6 @@ def problem(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Accepte
     (task / "kernel.cpp").write_text(KERNEL)
     loaded, cpp = load_task_folder(task, *beside), Cpp()
     return made(loaded, KERNEL, cpp, cpp.flags(loaded.task, read_toolchain(*beside)))
-
-
-def made(loaded: LoadedTask, source: str, language: Language, flags: tuple[str, ...]) -> AcceptedKernel:
-    """A kernel as if a run had accepted it."""
-    given: dict[str, Any] = {
-        "task": loaded.task,
-        "probed_workloads": loaded.workloads,
-        "source": source,
-        "flags": flags,
-    }
-    return AcceptedKernel(
-        **given, suffix=language.suffix, device=language.device, covers_drawn_sizes=True, title="A test."
-    )
 
 
 def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) -> None:

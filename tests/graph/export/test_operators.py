@@ -8,7 +8,6 @@ import re
 import sys
 import tomllib
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,12 @@ import pytest
 import torch
 
 from graph.__main__ import main
-from graph.export.accepted import AcceptedKernel, TextByName
+from graph.export.accepted import AcceptedKernel
 from graph.export.formats import FORMATS
 from graph.export.operators import operator_package
 from graph.export.runtime import Exported
+from tests.exported import installed, made, passes_its_test, written
 from tests.graph.conftest import ROOT
-from tests.graph.export.test_export import made
 from tests.graph.export.test_export import triton as triton
 from tests.support import Beside, run_captured
 from tools.errors import SettingsError
@@ -59,34 +58,6 @@ extern "C" void solve(float* y, const float* stream, float by, float* top, bool*
   }
 }
 """
-
-
-def written(files: TextByName, folder: Path) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
-
-
-def installed(folder: Path) -> dict[str, str]:
-    """The program variables under which the wheel of `folder` is there; the folder's own test has passed with them."""
-    done = run_captured(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", "dist", "."],
-        cwd=folder,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = (folder / "dist").iterdir()
-    assert wheel.name.endswith(".whl") and "-cp310-abi3-" in wheel.name, "one wheel for several torch and Python"
-    zipfile.ZipFile(wheel).extractall(folder / "installed")
-    return {**os.environ, "PYTHONPATH": str(folder / "installed")}
-
-
-def passes_its_test(folder: Path, place: dict[str, str]) -> None:
-    (test,) = folder.glob("test_*.py")
-    done = run_captured(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test.name], cwd=folder, env=place
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +124,8 @@ def test_a_triton_operator_is_traced_where_its_host_code_can_be(
     triton: AcceptedKernel, body: str, is_traced: bool
 ) -> None:
     source = re.sub(r"(?s)def run_kernel.*", f"def run_kernel(x, out, M, N):\n    {body}\n", triton.source)
-    text = operator_package(triton.model_copy(update={"source": source}))["src/triton0/__init__.py"]
-    compile(text, "triton0", "exec")
+    text = operator_package(triton.model_copy(update={"source": source}))[f"src/{triton.name}/__init__.py"]
+    compile(text, triton.name, "exec")
     assert ("torch.library.triton_op" in text) == is_traced and "_LIBRARY.define" in text
 
 
@@ -169,10 +140,10 @@ def test_a_cuda_operator_works_on_the_callers_stream_and_device_for_the_judged_a
     assert "aoti_torch_get_current_cuda_stream" in free and "static_cast<int>(a_N), stream);" in free
     assert "DeviceGuard guard(index)" in free and "stream == nullptr" not in free
     assert "signature.add(stream == nullptr);" in bound["csrc/binding.cpp"], "Python says where it may run"
-    assert "code=sm_90a" in bound["setup.py"] and "STABLE_TORCH_LIBRARY_IMPL(triton0, CUDA, m)" in free
+    assert "code=sm_90a" in bound["setup.py"] and f"STABLE_TORCH_LIBRARY_IMPL({triton.name}, CUDA, m)" in free
     assert "torch/library.h" not in free.replace("stable/library.h", "") and "pybind" not in free
     project = tomllib.loads(bound["pyproject.toml"])["project"]
-    assert project["name"] == "triton0" and project["dependencies"][0] == "torch>=2.10"
+    assert project["name"] == triton.name and project["dependencies"][0] == "torch>=2.10"
 
 
 def test_a_kernel_that_reads_no_tensor_is_no_operator(triton: AcceptedKernel) -> None:
