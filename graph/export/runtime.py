@@ -161,7 +161,7 @@ class Exported:
         return bool(torch.cuda.current_stream() != torch.cuda.default_stream())
 
     def _decide(self, given: dict[str, Any], *, has_memory: bool = False, shared: bool = False) -> Any:
-        sizes = self._judged_sizes(given)
+        sizes = self._judged_sizes(given, traced=not has_memory)
         if sizes is None:
             told = ", ".join(f"{name} {_shape_or_value(value)}" for name, value in given.items() if value is not None)
             return f"the sizes or values ({told})"
@@ -180,7 +180,7 @@ class Exported:
                     return f"{name} {wrong}"
                 if has_memory and torch.is_grad_enabled() and value.requires_grad:
                     return GRADIENT
-        if self._is_bound and self._is_elsewhere():
+        if has_memory and self._is_bound and self._is_elsewhere():
             return "a stream other than the default one"
         return "an output that shares memory with another argument" if shared else missing
 
@@ -223,11 +223,18 @@ class Exported:
             return "not contiguous"
         return f"not aligned to {self.align} bytes" if has_memory and value.data_ptr() % self.align else ""
 
-    def _judged_sizes(self, given: dict[str, Any]) -> dict[str, Any] | None:
+    def _judged_sizes(self, given: dict[str, Any], *, traced: bool = False) -> dict[str, Any] | None:
         """Shape or value of every argument where `given` was judged."""
+        # A tracer's symbolic size that equals a timed one would be bound to it; within a range it stays free.
+        ranged = self._ranged_sizes(given) if traced else None
+        if ranged is not None:
+            return ranged
         for point in self.contract["points"]:
             if all(_shape_or_value(given[name]) == said for name, said in point.items() if given.get(name) is not None):
                 return dict(point)
+        return None if traced else self._ranged_sizes(given)
+
+    def _ranged_sizes(self, given: dict[str, Any]) -> dict[str, Any] | None:
         dims, ranges = self._dims(given), self.contract["ranges"]
         if not ranges or dims is None:
             return None

@@ -129,6 +129,46 @@ def test_a_triton_operator_is_traced_where_its_host_code_can_be(
     assert ("torch.library.triton_op" in text) == is_traced and "_LIBRARY.define" in text
 
 
+TRACE = """
+import torch
+import PACKAGE
+from torch._dynamo.source import ConstantSource
+from torch._functorch.aot_autograd import aot_export_module
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return (PACKAGE.PACKAGE(x),)
+
+
+with FakeTensorMode() as mode, torch.no_grad():
+    graph, _ = aot_export_module(Model(), [torch.empty(3, 70, device="cuda")], trace_joint=False)
+    print(graph.code)
+sizes = ShapeEnv()
+with FakeTensorMode(shape_env=sizes), torch.no_grad():
+    named = {"source": ConstantSource("M")}
+    rows = sizes.create_symintnode(sizes.create_symbol(3, dynamic_dim=DimDynamic.DYNAMIC, **named), hint=3, **named)
+    PACKAGE.PACKAGE(torch.empty((rows, 70), device="cuda"))
+    print("guards:", [str(guard.expr).split(" ", 1)[1] for guard in sizes.guards])
+print(PACKAGE.stats())
+"""
+
+
+def test_a_compiled_graph_holds_the_triton_kernel_itself_and_its_sizes_stay_free_within_the_range(
+    triton: AcceptedKernel, tmp_path: Path
+) -> None:
+    task = triton.task.model_copy(update={"dims_range": {"M": (2, 3), "N": (70, 70)}})
+    kernel = triton.model_copy(update={"task": task, "takes_stream": True})
+    folder = written(FORMATS["op"](kernel), tmp_path)
+    place = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    done = run_captured([sys.executable, "-c", TRACE.replace("PACKAGE", kernel.name)], cwd=tmp_path, env=place)
+    assert done.returncode == 0, done.stderr
+    assert "triton_kernel_wrapper_functional(" in done.stdout and "aten.softmax" not in done.stdout
+    assert "guards: ['<= 3']" in done.stdout and "{'kernel': 0, 'reference': {}}" in done.stdout, done.stdout
+
+
 def test_a_cuda_operator_works_on_the_callers_stream_and_device_for_the_judged_architecture(
     triton: AcceptedKernel,
 ) -> None:
