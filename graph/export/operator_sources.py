@@ -212,7 +212,7 @@ def stats() -> dict:
 
 
 def _call(operator, *given):
-    if not torch.is_grad_enabled():
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return operator(*given)
     _refuse_gradient(given)
     torch._C._set_grad_enabled(False)
@@ -279,7 +279,7 @@ def _into(given):
 
 
 def _call(operator, *given):
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         _refuse_gradient(given)
     # What traces, or looks at each operator, sees the operator; other calls are spared the way to it.
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or _has_no_memory(given):
@@ -289,13 +289,16 @@ def _call(operator, *given):
 FAKE_SOURCE = """
 @torch.library.register_fake("PACKAGE::PACKAGE", lib=_LIBRARY)
 def _fake(*given):
+    if torch.is_grad_enabled():
+        _refuse_gradient(given)
     outputs = [*_exported.empty_outputs(dict(zip(_NAMES, given))).values()]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
 @torch.library.register_fake("PACKAGE::PACKAGE_out", lib=_LIBRARY)
 def _fake_out(*given):
-    return None
+    if torch.is_grad_enabled():
+        _refuse_gradient(given)
 """
 FUNCTIONS = '''
 

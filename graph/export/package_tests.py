@@ -85,6 +85,8 @@ def test_what_was_never_judged_is_the_reference():
 OPERATOR_TESTS = '''
 FUNCTION, INTO = getattr(EXPORTED, EXPORTED.__name__), getattr(EXPORTED, EXPORTED.__name__ + "_out")
 NAMES, OUT_NAMES = EXPORTED._NAMES, EXPORTED._OUT_NAMES
+INTERPRETED = EXPORTED._CONTRACT["triton"] and EXPORTED._exported.device == "cpu"
+"""Triton's interpreter is not for the compiler."""
 
 
 def judged(at, seed):
@@ -127,8 +129,8 @@ def test_opcheck():
 
 
 def test_a_whole_graph_is_compiled():
-    if EXPORTED._CONTRACT["triton"] and EXPORTED._exported.device == "cpu":
-        return  # Triton's interpreter is not for the compiler
+    if INTERPRETED:
+        return
     before = fallbacks()
     function, into = torch.compile(FUNCTION, fullgraph=True), torch.compile(INTO, fullgraph=True)
     for seed in (6, 7):
@@ -201,12 +203,13 @@ def test_a_gradient_is_refused():
     floating = [name for name in NAMES if torch.is_tensor(inputs[name]) and inputs[name].is_floating_point()]
     for name in floating[:1]:
         inputs[name].requires_grad_()
-        for function in (FUNCTION, EXPORTED._FUNCTIONAL):
+        compiled = [torch.compile(one, fullgraph=True) for one in (FUNCTION, EXPORTED._FUNCTIONAL)]
+        for function in (FUNCTION, EXPORTED._FUNCTIONAL, *([] if INTERPRETED else compiled)):
             try:
                 answer = function(*(inputs[name] for name in NAMES))
                 (answer if torch.is_tensor(answer) else answer[0]).sum().backward()
             except (NotImplementedError, RuntimeError) as error:
-                assert "no gradient" in str(error)
+                assert "no gradient" in str(error), error
             else:
                 raise AssertionError("a gradient is refused")
 '''
