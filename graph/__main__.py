@@ -39,7 +39,7 @@ PROBLEM_HELP = (
     "a problem: a KernelBench file, a definition of SOL-ExecBench or FlashInfer-Bench, or a GPU MODE folder; "
     "--dims changes its sizes, e.g. batch_size=4"
 )
-EXPORT_FORMATS = ("python", "patch", "torch-ext", "kernelbench", "gpumode", "flashinfer", "sol", "hf")
+EXPORT_FORMATS = ("python", "patch", "op", "torch-ext", "kernelbench", "gpumode", "flashinfer", "sol", "hf")
 """The formats of `export`; `FORMATS` in graph/export/formats.py has their functions."""
 OWN_PACKAGES = ("agents", "graph", "knowledge_base", "tools")
 RESUME_COMMAND = "`python -m graph resume {workspace}`"

@@ -1,1 +1,1 @@
-"""The accepted kernel in other formats: a Python module, a patch, an extension, a solution of a suite."""
+"""The accepted kernel in other formats: a Python module, a patch, operators, an extension, a solution of a suite."""

@@ -86,10 +86,12 @@ class AcceptedKernel(Artifact):
             if all(n in v for v in values)
         }
         return {
+            "name": self.name,
             "arguments": [(a.name, a.role, a.dtype, list(a.shape)) for a in task.arguments],
             "points": points,
             "ranges": {name: list(ends) for name, ends in ranges.items()},
             "seen": unranged_values,
+            "named": self._names_axes(),
             "most": max(prod(int(w.dims[name]) for name in ranges if name in w.dims) for w in self.probed_workloads),
             "device": self.device,
             "align": ALIGNMENT[self.device],
@@ -99,19 +101,23 @@ class AcceptedKernel(Artifact):
 
     def _covers_ranges(self) -> bool:
         """Whether each shape at other sizes is known, and the kernel was right at all that were drawn."""
+        return self.covers_drawn_sizes and self._names_axes() and not self.task.seed_style
+
+    def _names_axes(self) -> bool:
+        """Whether each axis has the size of the dim that it is named for, in all visible workloads."""
         tensors = [(position, a) for position, a in enumerate(self.task.arguments) if a.role != "scalar"]
-        are_axes_known = all(
+        return all(
             w.dims.get(axis) == extent or (a.is_read and axis == str(extent))
             for w in self.probed_workloads
             for position, a in tensors
             for axis, extent in zip(a.shape, w.arguments[position].shape, strict=True)
         )
-        return self.covers_drawn_sizes and are_axes_known and not self.task.seed_style
 
-    def module_source(self, launch: str = "") -> str:
+    def module_source(self, launch: str = "", options: str = "") -> str:
         """Source text up to and with `_exported`, which is called with a dict of arguments.
 
-        `launch`: text that defines `_run(**arguments)`, in place of the kernel's own.
+        `launch`: text that defines `_run(**arguments)`, in place of the kernel's own; `options`: further arguments of
+        `Exported`.
         """
         runtime = RUNTIME_SOURCE.read_text(encoding="utf-8").split('"""\n', 1)[1]
         if not self.is_compiled:
@@ -121,9 +127,8 @@ class AcceptedKernel(Artifact):
         if not launch:
             built = f"flags={list(self.flags)}, file='kernel{self.suffix}', source={python_literal(self.source)}"
             lines += [f"_CONTRACT.update({built})"]
-        return (
-            "\n\n".join(filter(None, [*lines, f"_exported = Exported(_CONTRACT{', _run' if launch else ''})"])) + "\n"
-        )
+        made = f"_exported = Exported(_CONTRACT{', _run' if launch else ''}{options})"
+        return "\n\n".join(filter(None, [*lines, made])) + "\n"
 
 
 def python_literal(text: str) -> str:

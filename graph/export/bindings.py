@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from graph.export.accepted import AcceptedKernel
 from tools.artifacts import Argument
 from tools.errors import SettingsError
@@ -35,7 +37,7 @@ def pybind_module(kernel: AcceptedKernel, *, derive_sizes: bool = False) -> str:
 def torch_library(kernel: AcceptedKernel) -> str:
     """The operator `run` of all arguments in order, as Hugging Face's kernel-builder takes it."""
     schema = ", ".join(
-        f"{_torch_types(a)[1]} {a.name}"
+        f"{torch_types(a)[1]} {a.name}"
         if a.role == "scalar"
         else f"Tensor{f'(a{at}!)' if a.is_written else ''} {a.name}"
         for at, a in enumerate(kernel.task.arguments)
@@ -54,21 +56,25 @@ def _last_output(kernel: AcceptedKernel) -> int:
     return max(at for at, a in enumerate(kernel.task.arguments) if a.is_written)
 
 
-def _torch_types(argument: Argument) -> tuple[str, str]:
+def torch_types(argument: Argument) -> tuple[str, str]:
+    """Type of a scalar in C++ and in PyTorch's schemas, which have three."""
     return TORCH_TYPES[argument.dtype.rstrip("0123456789")]
 
 
+def declared_parameters(arguments: Iterable[Argument]) -> list[str]:
+    """The parameters of `solve` as C++ declares them, pointers without their types."""
+    return [
+        f"{C_TYPES[a.dtype]} {a.name}" if a.role == "scalar" else f"{'' if a.is_written else 'const '}void* {a.name}"
+        for a in arguments
+    ]
+
+
 def _run_function(kernel: AcceptedKernel, given: tuple[Argument, ...]) -> str:
-    declared, passed = [], []
+    declared, passed = declared_parameters(kernel.task.arguments), []
     for a in kernel.task.arguments:
-        declared.append(
-            f"{C_TYPES[a.dtype]} {a.name}"
-            if a.role == "scalar"
-            else f"{'' if a.is_written else 'const '}void* {a.name}"
-        )
         value = a.name if a in given else _size_expression(kernel, a, given)
         passed.append(f"static_cast<{C_TYPES[a.dtype]}>({value})" if a.role == "scalar" else f"{a.name}.data_ptr()")
-    parameters = ", ".join(f"{_torch_types(a)[0] if a.role == 'scalar' else 'torch::Tensor'} {a.name}" for a in given)
+    parameters = ", ".join(f"{torch_types(a)[0] if a.role == 'scalar' else 'torch::Tensor'} {a.name}" for a in given)
     head = ""
     if kernel.takes_stream:
         head = "#include <c10/cuda/CUDAStream.h>\n\n"

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
-from graph.export import bindings, suites
+from graph.export import bindings, operator_sources, operators, package_tests, suites
 from graph.export.accepted import AcceptedKernel, TextByName
 from graph.export.patch import patch
 from tools.errors import SettingsError
@@ -17,102 +17,10 @@ def reference({parameters}):
     """{title}
 
     Writes into the given outputs, else into new ones, and returns them. `_CONTRACT` has the sizes, dtypes, device and
-    alignment that the kernel was judged with; everything else, and what needs a gradient, is computed by reference.py.
+    alignment that the kernel was judged with; everything else, and what needs a gradient, is computed by reference.py:
+    `stats()` counts such calls, and `configure(strict=True)` makes them errors.
     """
-    given = dict({given})
-    if torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in given.values()):
-        return _exported.call_reference(given, _own())
-    return _exported(given, _own())
-
-
-def _own():
-    if not _OWN:
-        place = Path(__file__).with_name("reference.py")
-        exec(compile(place.read_text(encoding="utf-8"), str(place), "exec"), _OWN)
-    return _OWN["reference"]
-
-
-_OWN = {{}}
-'''
-
-TEST_SOURCE = '''"""The exported kernel against the reference: `python -m pytest {test}`, or run as it is."""
-
-import importlib.util
-from pathlib import Path
-
-import torch
-
-
-def loaded(file):
-    spec = importlib.util.spec_from_file_location(Path(file).stem, Path(__file__).parent / file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-EXPORTED, REFERENCE = {exported}, loaded("{reference}")
-DIMS = {dims}
-CAPS = {caps}
-"""Largest error of each type, as a share of the largest right value: coarser than what the judge asks."""
-ARGUMENTS = EXPORTED._CONTRACT["arguments"]
-OUTPUTS = [name for name, role, *_ in ARGUMENTS if role == "output"]
-WRITTEN = [name for name, role, *_ in ARGUMENTS if role in ("output", "inout")]
-
-
-def given(at, seed):
-    if hasattr(REFERENCE, "make_inputs"):
-        made = REFERENCE.make_inputs(DIMS[at], seed)
-    else:
-        made, point = {{}}, EXPORTED._CONTRACT["points"][at]
-        for name, role, dtype, _ in ARGUMENTS:
-            made[name] = point[name] if role == "scalar" else torch.randn(point[name]).to(getattr(torch, dtype))
-    where = EXPORTED._exported.device
-    return {{name: one.to(where) if torch.is_tensor(one) else one for name, one in made.items() if name not in OUTPUTS}}
-
-
-def expected(inputs, at, seed):
-    own = {{name: one.clone() if torch.is_tensor(one) else one for name, one in inputs.items()}}
-    for name, role, dtype, _ in ARGUMENTS:
-        if role == "output":
-            shape = EXPORTED._CONTRACT["points"][at][name]
-            own[name] = torch.zeros(shape, dtype=getattr(torch, dtype), device=EXPORTED._exported.device)
-    answer = REFERENCE.reference(**own)
-    answers = list(answer) if isinstance(answer, (tuple, list)) else [answer] if answer is not None else []
-    rest = iter(answers if len(answers) in (len(WRITTEN), len(OUTPUTS)) else [])
-    news = WRITTEN if len(answers) == len(WRITTEN) else OUTPUTS if answers else []
-    return [next(rest, own[name]) if name in news else own[name] for name in WRITTEN]
-
-
-def compare(answer, right):
-    dtypes = [dtype for name, _, dtype, _ in ARGUMENTS if name in WRITTEN]
-    for found, said, dtype in zip(answer if isinstance(answer, tuple) else (answer,), right, dtypes):
-        said = said.double().reshape(found.shape)
-        allowed = CAPS.get(dtype, 0.0) + (torch.finfo(found.dtype).eps if dtype.startswith("float8") else 0.0)
-        assert (found.double() - said).abs().max() <= allowed * said.abs().max().clamp(min=1e-30)
-
-
-def test_the_kernel_says_what_the_reference_says():
-    for at in range(len(DIMS)):
-        inputs = given(at, at)
-        assert isinstance(EXPORTED._exported.complete_arguments(inputs), dict), "the reference would answer"
-        right = expected(inputs, at, at)
-        compare(EXPORTED.reference(**inputs), right)
-
-
-def test_what_was_never_judged_is_the_reference():
-    inputs = given(0, 7)
-    for name, one in inputs.items():
-        if torch.is_tensor(one):
-            moved = torch.empty(one.numel() + 1, dtype=one.dtype, device=one.device)[1:].view(one.shape)
-            inputs[name] = moved.copy_(one)
-    assert isinstance(EXPORTED._exported.complete_arguments(inputs), str)
-    right = expected(inputs, 0, 7)
-    compare(EXPORTED.reference(**inputs), right)
-
-
-if __name__ == "__main__":
-    test_the_kernel_says_what_the_reference_says()
-    test_what_was_never_judged_is_the_reference()
+    return _exported(dict({given}), _own())
 '''
 
 SETUP_SOURCE = """from setuptools import setup
@@ -171,14 +79,32 @@ def _reference_function(kernel: AcceptedKernel) -> str:
     optional = [a.name for a in kernel.task.arguments if a.role == "output" or (a.role == "scalar" and a.name in axes)]
     names = [a.name for a in kernel.task.arguments]
     parameters = [*(n for n in names if n not in optional), *(f"{n}=None" for n in names if n in optional)]
-    return REFERENCE_FUNCTION.format(
-        parameters=", ".join(parameters), given=", ".join(f"{n}={n}" for n in names), title=kernel.title
+    given = ", ".join(f"{n}={n}" for n in names)
+    return (
+        REFERENCE_FUNCTION.format(parameters=", ".join(parameters), given=given, title=kernel.title)
+        + operator_sources.OWN_REFERENCE
     )
 
 
-def _test_source(kernel: AcceptedKernel, test: str, exported: str, reference: str) -> str:
+def _test_source(
+    kernel: AcceptedKernel, test: str, exported: str, reference: str, tests: str = package_tests.FUNCTION_TESTS
+) -> str:
     dims, caps = [w.dims for w in kernel.task.workloads], kernel.task.numeric.cap
-    return TEST_SOURCE.format(test=test, exported=exported, reference=reference, dims=dims, caps=caps)
+    return package_tests.TEST_SOURCE.format(
+        test=test, exported=exported, reference=reference, dims=dims, caps=caps, tests=tests
+    )
+
+
+def operator_package(kernel: AcceptedKernel) -> TextByName:
+    """A folder that `pip wheel .` builds, with two operators of PyTorch."""
+    name, test, reference = kernel.name, f"test_{kernel.name}.py", f"src/{kernel.name}/reference.py"
+    files = operators.operator_package(kernel)
+    exported = f'__import__("{name}")'
+    return {
+        **files,
+        reference: kernel.task.reference,
+        test: _test_source(kernel, test, exported, reference, package_tests.OPERATOR_TESTS),
+    }
 
 
 def torch_extension(kernel: AcceptedKernel) -> TextByName:
@@ -238,6 +164,7 @@ def hub_project(kernel: AcceptedKernel) -> TextByName:
 FORMATS: dict[str, Callable[[AcceptedKernel], TextByName]] = {
     "python": python_module,
     "patch": patch,
+    "op": operator_package,
     "torch-ext": torch_extension,
     "kernelbench": suites.kernelbench_solution,
     "gpumode": suites.gpu_mode_submission,

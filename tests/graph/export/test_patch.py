@@ -12,8 +12,9 @@ import pytest
 from graph.__main__ import main
 from graph.export.accepted import AcceptedKernel, UserFile
 from graph.export.formats import FORMATS
+from tests.exported import made
 from tests.graph.conftest import refused
-from tests.graph.export.test_export import made, triton  # noqa: F401  (a fixture)
+from tests.graph.export.test_export import triton  # noqa: F401  (a fixture)
 from tests.support import Beside, Capsys, run_captured
 from tools.artifacts import Argument, Task, Workload
 from tools.errors import SettingsError
