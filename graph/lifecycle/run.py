@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from graph.artifacts import NotMeasured
+from graph.bench.desk import open_bench
 from graph.budget.metering import MeteredExecutor
 from graph.lifecycle.interruption import resumable, stop_on_interrupt
 from graph.report import prompts
@@ -427,8 +428,12 @@ def run_graph(services: Services) -> State:
                 part.unlink()
             text = f"{path} is cut short or damaged; it is made again from git and records"
             services.emit("remark", {"text": text})
-        with closing(sqlite3.connect(path, check_same_thread=False)) as connection, stop_on_interrupt(services):
-            return _stream_graph(services, connection)
+        with (
+            closing(sqlite3.connect(path, check_same_thread=False)) as connection,
+            stop_on_interrupt(services),
+            open_bench(services) as at_bench,
+        ):
+            return _stream_graph(at_bench, connection)
     raise AssertionError("unreachable")
 
 

@@ -1,0 +1,140 @@
+"""A scripted agent at the bench of the C++ softmax task, through the official MCP client: from the task to a version
+that `verify` measures again."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+from mcp import Client, StdioServerParameters
+
+from graph.bench.channel import call_through, is_listening
+from tests.graph.conftest import QUICK, ROOT, graph
+from tools.store.records import Records
+
+SOFTMAX = ROOT / "configs" / "tasks" / "softmax"
+SLOW_KERNEL = (SOFTMAX / "kernel.cpp").read_text()
+FAST_KERNEL = """#include <cmath>
+
+extern "C" void solve(const float* x, float* out, int M, int N) {
+  #pragma omp parallel for
+  for (int i = 0; i < M; ++i) {
+    const float* row = x + (long)i * N;
+    float* to = out + (long)i * N;
+    float largest = -INFINITY;
+    for (int j = 0; j < N; ++j) largest = row[j] > largest ? row[j] : largest;
+    float sum = 0.0f;
+    for (int j = 0; j < N; ++j) { to[j] = expf(row[j] - largest); sum += to[j]; }
+    const float scale = 1.0f / sum;
+    for (int j = 0; j < N; ++j) to[j] *= scale;
+  }
+}
+"""
+WRONG_KERNEL = FAST_KERNEL.replace("sum += to[j]", "sum += to[j] * 1.5f")
+ATTEMPTS = 3
+
+
+class Agent:
+    """A scripted agent: calls tools, waits for tickets, and measures how long each call took."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.longest_s, self.longest_chars, self.used = 0.0, 0, set[str]()
+
+    async def call(self, tool: str, *, fails: bool = False, **arguments: Any) -> str:
+        begun = time.monotonic()
+        answer = await self.client.call_tool(tool, arguments)
+        self.longest_s = max(self.longest_s, time.monotonic() - begun)
+        text = "\n".join(part.text for part in answer.content)  # type: ignore[union-attr]
+        self.longest_chars = max(self.longest_chars, len(text))
+        self.used.add(tool)
+        assert bool(answer.is_error) == fails, (tool, text)
+        return text
+
+    async def settled(self, tool: str, **arguments: Any) -> str:
+        """The answer once no ticket is out for it."""
+        text = await self.call(tool, **arguments)
+        while True:
+            ticket = re.match(r"ticket (\w+):", text)
+            if ticket is None and "is being prepared" in text:
+                text = await self.call(tool, **arguments)
+            elif ticket is None:
+                return text
+            else:
+                text = await self.call("verdict", ticket=ticket[1], wait_s=25)
+
+
+async def work(agent: Agent) -> str:
+    """Use every tool, have a wrong draft refused, and submit a good one until it is accepted; returns the verdict."""
+    task = await agent.settled("task")
+    assert "expf(x[i * N + j] - largest)" in task and "def reference" in task
+    assert re.search(r"budget: 0 of \d submissions judged, 1 of 400 calls, [\d.]+ device seconds, \d+ of", task)
+    assert "simd" in await agent.settled("knowledge", kind="recommend")
+    await agent.settled("knowledge", kind="query", text="vectorise a loop")
+    await agent.settled("note", text="three passes over each row; one thread")
+    assert "compiles" in await agent.settled("compile", name="wrong", source=WRONG_KERNEL)
+    assert "failed at correctness" in await agent.call("check", name="wrong", fails=True)
+    idea = {"method": "own:threads-and-scale", "axis": "compute", "change": "rows over threads, one division a row"}
+    await agent.call("submit", name="wrong", fails=True, **idea)
+    await agent.settled("compile", name="fast", source=FAST_KERNEL)
+    assert "is correct in" in await agent.settled("check", name="fast")
+    assert "A hint" in await agent.settled("time", name="fast")
+    assert "profile of the draft" in await agent.settled("profile", name="fast")
+    assert "machine code" in await agent.settled("assembly", name="fast")
+    return await agent.settled("submit", name="fast", time_factor=0.5, confidence=0.8, **idea)
+
+
+@pytest.mark.slow
+def test_an_agent_is_given_a_verdict_and_cannot_get_past_the_judge(tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    settings = {**QUICK, "search": {"iterations": ATTEMPTS}, "benchmark": {"eager": False, "compile": False}}
+    places = {"name": "bench", "task": str(SOFTMAX), "workspaces": str(tmp_path / "workspaces")}
+    config.write_text(yaml.safe_dump({**places, **settings}))
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "graph", "bench", str(config)],
+        cwd=str(ROOT),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    async def play() -> None:
+        with anyio.fail_after(500):
+            async with Client(server) as client:
+                agent = Agent(client)
+                verdict = await work(agent)
+                assert re.match(r"v1 \(own:threads-and-scale\): accept, ", verdict), verdict
+                assert re.search(r"commit [0-9a-f]{12}", verdict)
+                assert "accept" in await agent.settled("history")
+                (root,) = (path for path in (tmp_path / "workspaces").iterdir() if path.is_dir())
+                private = root / ".kernelwright"
+                assert (private / "bench.token").stat().st_mode & 0o777 == 0o600
+                token = (private / "bench.token").read_text()
+                (private / "bench.token").write_text("forged")
+                refused = call_through(private, "history", {})
+                assert refused.failed and "token" in refused.text and "accept" not in refused.text
+                (private / "bench.token").write_text(token)
+                await agent.settled("submit", last=True)
+                assert agent.longest_s < 45 and agent.longest_chars < 24_000
+                assert len(agent.used) == 11
+
+    anyio.run(play)
+    (root,) = (path for path in (tmp_path / "workspaces").iterdir() if path.is_dir())
+    ends = time.monotonic() + 240
+    while is_listening(root / ".kernelwright"):
+        assert time.monotonic() < ends, "the run ends after the last submission"
+        time.sleep(0.5)
+    done = graph("resume", str(root))
+    assert done.returncode == 0, done.stderr
+    records = {record.id: record for record in Records(root)}
+    (submitted,) = (record.payload for record in records.values() if record.kind == "submission")
+    assert submitted["source"] == FAST_KERNEL, "the wrong draft cost no submission"
+    assert not graph("audit", str(root)).returncode
+    verified = graph("verify", str(root))
+    assert verified.returncode in (0, 5), verified.stdout + verified.stderr
