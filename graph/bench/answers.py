@@ -13,7 +13,7 @@ from graph.nodes.prepare import read_or_run_profilers, relevant_metrics
 from graph.services import Services
 from graph.workspace.versions import read_versions
 from tools.analysis import diagnosis, rules
-from tools.artifacts import Artifact, Candidate
+from tools.artifacts import Artifact, Candidate, Quantity
 from tools.cli.formatting import format_speedup
 from tools.store.repository import Repository
 
@@ -66,7 +66,9 @@ def knowledge_text(asked: KnowledgeArguments, brief: PlannerBrief, services: Ser
 def profile_text(candidate: Candidate, services: Services) -> str:
     """Return the launches, counters and findings of a draft."""
     profiles, records, missing = read_or_run_profilers(candidate, services)
-    facts = {profile.workload or services.task.workloads[0].name: {} for profile in profiles}
+    facts: dict[str, dict[str, Quantity]] = {
+        profile.workload or services.task.workloads[0].name: {} for profile in profiles
+    }
     findings = rules.evaluate_workloads(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     lines = [f"{name}: not collected: {reason}" for name, reason in missing.items()]
     for profile in profiles:
