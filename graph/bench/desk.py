@@ -205,7 +205,7 @@ class Bench:
         return Submission.model_validate(record.payload) if record else None
 
     def _begin_judging(self, iteration: int) -> None:
-        """Draw what the judge hides anew: it is in this process alone, and until the verdict."""
+        """Draw anew what the judge hides, now that the submission is frozen; it serves no other."""
         if self._judging != iteration:
             self.services.judge.draw_hidden(secrets.token_bytes(32))
             self._judging = iteration
@@ -337,8 +337,8 @@ def open_bench(services: Services) -> Iterator[Services]:
         "remark",
         {
             "text": f"the bench is open: an agent joins it by `python -m graph bench {services.workspace.root}`. The "
-            f"agent runs as the same user, so nothing fences it; hidden sizes and seeds are drawn at each submission "
-            f"and are in memory alone, and `audit` and `verify` find what is forged"
+            f"agent runs as the same user, so nothing fences it; hidden sizes and seeds are drawn once a submission is "
+            f"frozen and serve no other, and `audit` and `verify` find what is forged"
         },
     )
     with listening(folder, bench.call):

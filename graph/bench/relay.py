@@ -91,7 +91,8 @@ class Relay:
         log: IO[bytes]
         with self._log_path.open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "graph", "bench", str(self.target), "--parent"],
+                # -P: the folder of the agent may hold packages of the same names.
+                [sys.executable, "-P", "-m", "graph", "bench", str(self.target), "--parent"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
