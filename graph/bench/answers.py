@@ -36,6 +36,7 @@ OTHER_SECTIONS = (
 class Submission(Artifact):
     """A submission that the judge takes."""
 
+    iteration: int
     said: SubmitArguments
     source: str
     """The whole text of the kernel file."""
@@ -97,9 +98,7 @@ def verdict_text(root: Path, iteration: int) -> str:
     memory = next((one for one in read_versions(root) if one.iteration == iteration), None)
     if memory is None:
         return f"v{iteration} has no verdict."
-    scored = [
-        f"prediction of {one.planned.method}: {'held' if one.hit else 'did not hold'}" for one in memory.predictions
-    ]
+    scored = [f"prediction of {one.planned.method} borne out: {one.borne_out}" for one in memory.predictions]
     commit = Repository(root).find_commit("Version", f"v{iteration}") or ""
     return "\n".join([_version_line(memory), *scored, f"commit {commit[:12]} in {root}"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from agents.tool_use.coder_tools import CompileArguments, DisassembleArguments, QuickCheckArguments, QuickTimeArguments
 from tools.artifacts import Artifact, Axis
@@ -80,7 +80,7 @@ class VerdictArguments(Artifact):
 class NoteArguments(Artifact):
     """Keep a remark with the records of the run: what you tried and learnt."""
 
-    text: str
+    text: str = Field(max_length=4000)
 
 
 TOOLS: dict[str, type[Artifact]] = {

@@ -19,7 +19,7 @@ class BenchOptions(provider_options.ProviderOptions):
     """Options of the agent at the bench."""
 
     calls: int = 400
-    """Most calls of tools in a run, without those of `submit` and `verdict`."""
+    """Most calls of tools in a run, without those of `verdict`."""
 
 
 class AgentAtBench(Model):

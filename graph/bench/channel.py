@@ -80,6 +80,7 @@ def _answer_line(peer: socket.socket, line: bytes, token: str, call: Call) -> Ca
     try:
         asked = json.loads(line)
         given, tool, arguments = str(asked["token"]), str(asked["tool"]), dict(asked["arguments"])
+        json.dumps(arguments, ensure_ascii=False).encode()  # lone surrogates cannot be stored
     except (ValueError, KeyError, TypeError):
         return CallResult("The call cannot be read.", failed=True)
     if user != os.getuid() or not hmac.compare_digest(given.encode(), token.encode()):

@@ -29,6 +29,7 @@ from agents.artifacts import (
     Prediction,
 )
 from agents.models.base import Request, ToolCall
+from agents.models.redaction import remove_keys
 from agents.roles.planner import method_violations
 from agents.text.fencing import cut_middle
 from agents.tool_use.coder_tools import CoderTools
@@ -65,6 +66,7 @@ MAX_ANSWER_CHARS = 22_000
 ANSWER_WAIT_S = 20.0
 """Seconds that a call waits for its answer before it becomes a ticket."""
 POLL_S = 0.2
+ENDED_TEXT = "The search has ended: the run measures its final benchmark and writes report.md."
 OF_A_DRAFT = {"compile": "compile", "check": "quick_check", "time": "quick_time", "assembly": "disassemble"}
 """Tool of the bench -> the coder's tool that does the same."""
 
@@ -102,9 +104,15 @@ class Bench:
         self.tickets: dict[str, Ticket] = {}
         self._waiting: queue.SimpleQueue[Ticket] = queue.SimpleQueue()
         self._guard = threading.Lock()
-        self._judging = 0
-        """The iteration of the submission that is being judged; 0: none is."""
+        taken = (record for record in services.records if record.kind == "submission")
+        self._judging = max(
+            {Submission.model_validate(one.payload).iteration for one in taken} - self.closed, default=0
+        )
+        """The iteration of the submission that is being judged, also after a kill; 0: none is."""
         self._tools: CoderTools | None = None
+        self._has_ended = False
+        # The secret in the workspace is a file that the agent can read.
+        services.judge.draw_hidden(secrets.token_bytes(32))
 
     # ------------------------------------------------------------ in the channel's threads
 
@@ -132,18 +140,24 @@ class Bench:
         )
 
     def _queue(self, tool: str, asked: Artifact) -> CallResult:
+        said = asked.model_dump_json()
+        if remove_keys(said) != said:
+            # It would block every later commit of the run.
+            return CallResult(f"{tool}: the call holds what looks like a key; leave it out.", failed=True)
+        is_last = isinstance(asked, SubmitArguments) and asked.last
         with self._guard:
-            if tool != "submit" and self.calls >= self.calls_allowed:
+            if self._has_ended:
+                return CallResult(ENDED_TEXT, failed=True)
+            if self.calls >= self.calls_allowed and not is_last:
                 return CallResult(
-                    f"{tool}: the {self.calls_allowed} calls of this run are used up; submit a draft, or end the run "
-                    f"by `submit` with `last`.",
+                    f"{tool}: the {self.calls_allowed} calls of this run are used up; `submit` with `last` submits one "
+                    f"more draft or none, and ends the run.",
                     failed=True,
                 )
             ticket = Ticket(f"c{len(self.tickets) + 1}", tool, asked)
             self.tickets[ticket.name] = ticket
-            if tool != "submit":
-                self.calls += 1
-                self.services.emit("tool", {"role": "bench", "tool": tool, "state": "asked"})
+            self.calls += 1
+            self.services.emit("tool", {"role": "bench", "tool": tool, "state": "asked"})
         self._waiting.put(ticket)
         return self._answer_of(ticket, ANSWER_WAIT_S)
 
@@ -170,11 +184,17 @@ class Bench:
     # ------------------------------------------------------------ in the run's thread
 
     def emit(self, kind: str, details: Mapping[str, str]) -> None:
-        """Pass an event on; a verdict closes its submission."""
+        """Pass an event on; a verdict closes its submission, and the last node the bench."""
         self.services.emit(kind, details)
         if kind == "verdict":
             self.closed.add(int(details["iteration"]))
             self._judging = 0
+        elif kind == "node" and details["node"] == "finalise":
+            with self._guard:
+                self._has_ended = True
+            for ticket in self.tickets.values():
+                if not ticket.done.is_set():
+                    ticket.finish(ENDED_TEXT, failed=True)
 
     def answer(self, request: Request) -> Answer:
         """Return the plan of the next submission, for which it waits while it works on the agent's other calls; or the
@@ -302,7 +322,7 @@ class Bench:
         if faults := method_violations(plan, brief):
             raise _CallRefusedError(f"method {said.method!r}: {'; '.join(faults.values())}.")
         self._use("quick_check", {"name": said.name})
-        return Submission(said=said, source=source)
+        return Submission(iteration=self.services.ledger.iteration, said=said, source=source)
 
 
 def _plan_of(said: SubmitArguments) -> Plan:
@@ -328,8 +348,6 @@ def open_bench(services: Services) -> Iterator[Services]:
         yield services
         return
     bench = Bench(services, models[0].settings.calls)
-    # The secret in the workspace is a file that the agent can read.
-    services.judge.draw_hidden(secrets.token_bytes(32))
     for model in models:
         model.answer = bench.answer
     folder = services.workspace.private

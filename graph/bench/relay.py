@@ -100,19 +100,14 @@ class Relay:
             )
 
     def _answer_without_bench(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        if self.root is not None:
-            asked = str(arguments.get("ticket", ""))
-            if tool == "verdict" and asked.startswith("v") and asked[1:].isdecimal():
-                return CallResult(f"{verdict_text(self.root, int(asked[1:]))}\nThe run has ended.")
-            return CallResult(
-                f"The run has ended: {self.root}/report.md says what came of it; `python -m graph bench {self.root}` "
-                f"continues a run that was stopped.",
-                failed=True,
-            )
-        if self._run is None or self._run.poll() is None:
+        asked = str(arguments.get("ticket", ""))
+        if self.root is not None and tool == "verdict" and asked.startswith("v") and asked[1:].isdecimal():
+            return CallResult(f"{verdict_text(self.root, int(asked[1:]))}\nThe run has ended.")
+        if self.root is None and (self._run is None or self._run.poll() is None):
             return CallResult(f"The run is being prepared; call `{tool}` again. Its output is in {self._log_path}.")
-        said = self._log_path.read_text(errors="replace").strip()[-MAX_LOG_CHARS:]
-        return CallResult(f"The run ended before its bench was open: {said}", failed=True)
+        said = self._log_path.read_text(errors="replace").strip()[-MAX_LOG_CHARS:] if self._run else ""
+        where = f"; `python -m graph bench {self.root}` continues a run that was stopped" if self.root else ""
+        return CallResult(f"The bench is closed: the run has ended or was stopped{where}.\n{said}".strip(), failed=True)
 
 
 def serve_relay(target: Path) -> None:

@@ -59,7 +59,7 @@ IDEA = {"method": "own:two-passes", "change": "one pass less", "rationale": "a r
 @pytest.mark.slow
 def test_a_draft_that_passes_the_quick_check_is_submitted_with_its_hypothesis(copied: Path) -> None:
     with open_services(copied) as services:
-        there = AtWork(services, calls=8)
+        there = AtWork(services, calls=10)
         source = services.candidate(there.state["baseline"]).source
         task = there.call("task")
         assert "def reference" in task and "void solve(" in task and "Sections: task (" in task
@@ -74,7 +74,7 @@ def test_a_draft_that_passes_the_quick_check_is_submitted_with_its_hypothesis(co
         there.call("profile", name="mine")
         there.call("check", name="mine")
         assert "used up" in there.call("time", fails=True, name="mine")
-        said = there.call("submit", name="mine", time_factor=0.8, **IDEA)
+        said = there.call("submit", name="mine", time_factor=0.8, last=True, **IDEA)
         assert said.startswith("ticket v4: ")
         plan = there.planned()
         assert [(one.method, one.hypothesis.expected[0].factor) for one in plan.methods] == [("own:two-passes", 0.8)]
@@ -86,9 +86,10 @@ def test_a_draft_that_passes_the_quick_check_is_submitted_with_its_hypothesis(co
         assert judged_with != services.workspace.secret, "the agent can read the secret of the workspace"
         assert there.bench.call("verdict", {"ticket": "v4", "wait_s": 0}).text.startswith("ticket v4: it is being")
         # Killed here, the run takes the submission up again, and hides other sizes from it.
-        again = Bench(services, 8)
+        again = Bench(services, 10)
+        assert "it is being judged" in again.call("verdict", {"ticket": "v4", "wait_s": 0}).text
         assert again.answer(request) == drafts and services.judge.secret != judged_with
-        assert again.calls == 8, "what an earlier process answered counts"
+        assert again.calls == 11, "what an earlier process answered counts"
         again.emit("verdict", {"iteration": "4", "outcome": "reject_perf"})
         assert "v4 has no verdict" in again.call("verdict", {"ticket": "v4"}).text, "only the gate closes a version"
 
@@ -100,8 +101,11 @@ def test_mistakes_are_sentences_and_the_agent_can_end_the_run(copied: Path) -> N
         assert "compile: source: Field required" in there.call("compile", fails=True, name="a")
         assert "There is no ticket 'v9'" in there.call("verdict", fails=True, ticket="v9")
         assert there.call("verdict", ticket="v2").startswith("v2 (")
+        assert "looks like a key" in there.call("note", fails=True, text=f"sk-ant-api03-{'a1B2' * 24}")
         there.call("submit", last=True)
         assert there.planned().candidates == 0
+        there.bench.emit("node", {"node": "finalise", "state": "started"})
+        assert "has ended" in there.call("task", fails=True)
 
 
 def test_the_channel_answers_its_own_user_with_the_token_alone(tmp_path: Path) -> None:
