@@ -8,12 +8,12 @@ from agents.artifacts import PlannerBrief
 from agents.prompting.render import render_sections
 from agents.text.fencing import fence_data
 from graph.artifacts import VersionMemory
-from graph.bench.arguments import KnowledgeArguments, NoteArguments, SubmitArguments
+from graph.bench.arguments import KnowledgeArguments, NoteArguments
 from graph.nodes.prepare import read_or_run_profilers, relevant_metrics
 from graph.services import Services
 from graph.workspace.versions import read_versions
 from tools.analysis import diagnosis, rules
-from tools.artifacts import Artifact, Candidate, Quantity
+from tools.artifacts import Candidate, Quantity
 from tools.cli.formatting import format_speedup
 from tools.store.repository import Repository
 
@@ -31,15 +31,6 @@ OTHER_SECTIONS = (
     "passages",
 )
 """Sections that the agent may ask for by name."""
-
-
-class Submission(Artifact):
-    """A submission that the judge takes."""
-
-    iteration: int
-    said: SubmitArguments
-    source: str
-    """The whole text of the kernel file."""
 
 
 def task_text(brief: PlannerBrief, sections: tuple[str, ...]) -> str:

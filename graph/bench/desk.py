@@ -22,11 +22,8 @@ from agents.artifacts import (
     CoderBrief,
     Draft,
     Drafts,
-    Hypothesis,
     Plan,
-    PlannedMethod,
     PlannerBrief,
-    Prediction,
 )
 from agents.models.base import Request, ToolCall
 from agents.models.redaction import remove_keys
@@ -34,7 +31,6 @@ from agents.roles.planner import method_violations
 from agents.text.fencing import cut_middle
 from agents.tool_use.coder_tools import CoderTools
 from graph.bench.answers import (
-    Submission,
     history_text,
     knowledge_text,
     profile_text,
@@ -54,6 +50,7 @@ from graph.bench.arguments import (
 )
 from graph.bench.author import AgentAtBench
 from graph.bench.channel import CallResult, listening
+from graph.bench.submissions import Submission, plan_of
 from graph.services import Services
 from graph.workspace import events as event_log
 from graph.workspace.versions import read_state, read_versions
@@ -217,7 +214,7 @@ class Bench:
         if asked is None:
             return Plan(methods=(), candidates=0, reason="the agent has nothing more to submit")
         self._begin_judging(iteration)
-        return _plan_of(asked.said)
+        return plan_of(asked.said)
 
     def _submission(self, iteration: int) -> Submission | None:
         """Return the submission of an iteration from its record: a killed run judges it again from its start."""
@@ -318,25 +315,11 @@ class Bench:
         source = self._draft(said.name).source
         if source == brief.source:
             raise _CallRefusedError(f"{said.name} is the incumbent's own code.")
-        plan = _plan_of(said)
+        plan = plan_of(said)
         if faults := method_violations(plan, brief):
             raise _CallRefusedError(f"method {said.method!r}: {'; '.join(faults.values())}.")
         self._use("quick_check", {"name": said.name})
         return Submission(iteration=self.services.ledger.iteration, said=said, source=source)
-
-
-def _plan_of(said: SubmitArguments) -> Plan:
-    prediction = Prediction(
-        metric="time",
-        direction="down" if said.time_factor <= 1 else "up",
-        factor=said.time_factor,
-        confidence=said.confidence,
-    )
-    hypothesis = Hypothesis(
-        change=said.change, rationale=said.rationale, citations=said.citations, expected=(prediction,)
-    )
-    method = PlannedMethod(method=said.method, axis=said.axis, hypothesis=hypothesis, signature=said.signature)
-    return Plan(methods=(method,), candidates=1, reason=f"the agent at the bench chose the {said.axis} axis itself")
 
 
 @contextmanager

@@ -3,26 +3,27 @@ starts if none listens."""
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from graph.bench.answers import verdict_text
 from graph.bench.arguments import INSTRUCTIONS, TOOLS
 from graph.bench.channel import CallResult, call_through, is_listening
 from graph.settings import Settings, load
-from graph.workspace.folder import WORKSPACE_NAME, is_workspace
+from graph.workspace.folder import is_workspace
 from knowledge_base.mcp_server import with_parameters_of
 from tools.errors import SettingsError, WorkspaceError
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-START_WAIT_S = 20.0
+START_WAIT_S = 15.0
 """Seconds that a call waits for the run to open its bench."""
 POLL_S = 0.2
 MAX_LOG_CHARS = 600
@@ -35,6 +36,7 @@ class Relay:
         """`target`: a config, a task folder or a workspace. SettingsError if it is none of these."""
         self.target = target
         self.settings: Settings = load(target / "settings.yaml" if is_workspace(target) else target)
+        self._task = _task_of(self.settings)
         self.root: Path | None = None
         """The workspace whose bench answered last."""
         self._run: subprocess.Popen[bytes] | None = None
@@ -74,22 +76,25 @@ class Relay:
             return [self.root]
         if is_workspace(self.target):
             return [self.target]
-        named = Path(self.settings.workspaces).glob(f"{self.settings.run_name}-*")
-        return sorted((root for root in named if WORKSPACE_NAME.fullmatch(root.name)), reverse=True)
+        return sorted(Path(self.settings.workspaces).glob(f"{self.settings.run_name}-*"), reverse=True)
 
-    @staticmethod
-    def _is_open(root: Path) -> bool:
-        return is_listening(root / ".kernelwright")
+    def _is_open(self, root: Path) -> bool:
+        return is_listening(root / ".kernelwright") and _task_of(load(root / "settings.yaml")) == self._task
 
     @property
     def _log_path(self) -> Path:
         return Path(self.settings.workspaces) / f"{self.settings.run_name}.bench.log"
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """Start the process that owns the run and its bench; it outlives this one."""
+    def _start(self) -> subprocess.Popen[bytes] | None:
+        """Start the process that owns the run and its bench, which outlives this one; None: another relay has started
+        it. It inherits the lock of its log, which ends with it."""
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
-        log: IO[bytes]
-        with self._log_path.open("wb") as log:
+        with self._log_path.open("ab") as log:
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
+            log.truncate(0)
             return subprocess.Popen(
                 # -P: the folder of the agent may hold packages of the same names.
                 [sys.executable, "-P", "-m", "graph", "bench", str(self.target), "--parent"],
@@ -106,8 +111,15 @@ class Relay:
         if self.root is None and (self._run is None or self._run.poll() is None):
             return CallResult(f"The run is being prepared; call `{tool}` again. Its output is in {self._log_path}.")
         said = self._log_path.read_text(errors="replace").strip()[-MAX_LOG_CHARS:] if self._run else ""
+        # The next call tries again, with the fault corrected.
+        self._run = None
         where = f"; `python -m graph bench {self.root}` continues a run that was stopped" if self.root else ""
         return CallResult(f"The bench is closed: the run has ended or was stopped{where}.\n{said}".strip(), failed=True)
+
+
+def _task_of(settings: Settings) -> Settings:
+    """Return settings with their task alone, by which runs of other tasks under the same name are told apart."""
+    return Settings(**settings.model_dump(include={"task", "kernel", "reference", "dims"}))
 
 
 def serve_relay(target: Path) -> None:
