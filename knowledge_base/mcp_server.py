@@ -27,6 +27,7 @@ from knowledge_base.experience.commands import (
     StatsCommand,
 )
 from knowledge_base.pages.wiki import Wiki
+from tools.artifacts import field_docstrings
 from tools.errors import KernelwrightError, SettingsError
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def _tool_function(verb: type[KnowledgeCommand], base: KnowledgeBaseHandle) -> A
 def with_parameters_of(arguments: type[BaseModel], ask: Callable[..., Any], answer: Any) -> Callable[..., Any]:
     """Return `ask`, a function of keywords, with the fields and the docstring of `arguments` as its signature and its
     own, from which MCP draws the schema of a tool; `answer`: what it returns."""
+    described = field_docstrings(arguments)
     parameters = [
         Parameter(
             name,
@@ -138,10 +140,10 @@ def with_parameters_of(arguments: type[BaseModel], ask: Callable[..., Any], answ
             default=Parameter.empty
             if (default := info.get_default(call_default_factory=True)) is PydanticUndefined
             else default,
-            annotation=Annotated[info.annotation, Field(description=info.description)],
+            annotation=Annotated[info.annotation, Field(description=info.description or described.get(name))],
         )
         for name, info in arguments.model_fields.items()
     ]
-    ask.__doc__ = arguments.__doc__
+    ask.__doc__ = " ".join((arguments.__doc__ or "").split())
     ask.__signature__ = Signature(parameters, return_annotation=answer)  # type: ignore[attr-defined]
     return ask

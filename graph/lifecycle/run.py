@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from graph.artifacts import NotMeasured
-from graph.bench.desk import open_bench
 from graph.budget.metering import MeteredExecutor
 from graph.lifecycle.interruption import resumable, stop_on_interrupt
 from graph.report import prompts
@@ -420,6 +419,8 @@ def _remember_machine(
 
 def run_graph(services: Services) -> State:
     """Run the graph to its end and return the final state; a checkpoint is on disk before the next node starts."""
+    from graph.bench.desk import open_bench
+
     path = checkpoint_path(services.workspace)
     with resumable(services.workspace):
         if read_checkpoint(path) is None:

@@ -70,3 +70,4 @@ def test_every_tool_says_what_it_does_and_takes(tmp_path: Path) -> None:
     assert [tool.name for tool in tools] == list(TOOLS)
     for tool in tools:
         assert tool.description and set(tool.input_schema["properties"]) == set(TOOLS[tool.name].model_fields)
+    assert "twice as fast" in str(tools[list(TOOLS).index("submit")].input_schema)
