@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from graph.bench.arguments import TOOLS
-from graph.bench.author import PROVIDER, with_agent_at_bench
 from graph.bench.channel import CallResult, listening
 from graph.bench.relay import Relay, build_server
 from graph.settings import load
@@ -50,17 +49,6 @@ def test_a_run_that_cannot_begin_says_why(tmp_path: Path, monkeypatch: pytest.Mo
     assert answer.failed and "error: " in answer.text
     with pytest.raises(SettingsError, match="does not exist"):
         Relay(tmp_path / "nothing")
-
-
-def test_planner_and_coder_are_the_agent_and_each_submission_an_iteration(tmp_path: Path) -> None:
-    settings = with_agent_at_bench(load(configured(tmp_path)))
-    assert {role: settings.model_for(role)["provider"] for role in ("planner", "coder", "gatekeeper")} == {  # type: ignore[arg-type]
-        "planner": PROVIDER,
-        "coder": PROVIDER,
-        "gatekeeper": "playbook",
-    }
-    search = settings.search
-    assert (search.candidates, search.repair_attempts, search.patience) == (1, 0, search.iterations)
 
 
 def test_every_tool_says_what_it_does_and_takes(tmp_path: Path) -> None:

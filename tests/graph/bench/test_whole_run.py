@@ -16,7 +16,7 @@ import pytest
 import yaml
 from mcp import Client, StdioServerParameters
 
-from graph.bench.channel import call_through, is_listening
+from graph.bench.channel import is_listening
 from tests.graph.conftest import QUICK, ROOT, graph
 from tools.store.records import Records
 
@@ -142,14 +142,6 @@ def test_an_agent_is_given_a_verdict_and_cannot_get_past_the_judge(tmp_path: Pat
                 assert re.match(r"v\d \(own:vector-exp\): accept, ", verdict), verdict
                 assert re.search(r"commit [0-9a-f]{12}", verdict)
                 assert "accept" in await agent.settled("history")
-                (root,) = (path for path in (tmp_path / "workspaces").iterdir() if path.is_dir())
-                private = root / ".kernelwright"
-                assert (private / "bench.token").stat().st_mode & 0o777 == 0o600
-                token = (private / "bench.token").read_text()
-                (private / "bench.token").write_text("forged")
-                refused = call_through(private, "history", {})
-                assert refused.failed and "token" in refused.text and "accept" not in refused.text
-                (private / "bench.token").write_text(token)
                 await agent.settled("submit", last=True)
                 assert agent.longest_s < 45 and agent.longest_chars < 24_000
                 assert len(agent.used) == 11
@@ -165,10 +157,7 @@ def test_an_agent_is_given_a_verdict_and_cannot_get_past_the_judge(tmp_path: Pat
     while is_listening(root / ".kernelwright"):
         assert time.monotonic() < ends, "the run ends after the last submission"
         time.sleep(0.5)
-    done = graph("resume", str(root))
-    assert done.returncode == 0, done.stderr
-    records = {record.id: record for record in Records(root)}
-    submitted = [record.payload["source"] for record in records.values() if record.kind == "submission"]
+    submitted = [record.payload["source"] for record in Records(root) if record.kind == "submission"]
     assert submitted and WRONG_KERNEL not in submitted, "the wrong draft cost no submission"
     assert not graph("audit", str(root)).returncode
     verified = graph("verify", str(root))
