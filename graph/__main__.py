@@ -1,5 +1,5 @@
-"""`python -m graph`: init, capture, run, resume, check, score, show, report, audit, verify, export, mask, unmask,
-restart.
+"""`python -m graph`: init, capture, run, bench, resume, check, score, show, report, audit, verify, export, mask,
+unmask, restart.
 
 In this layer it alone prints."""
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tools.capture.task_folder import CapturedTask
     from tools.tasks.scaffold import Scaffold
 
-OPTIMISING_VERBS = ("run", "resume", "restart")
+OPTIMISING_VERBS = ("run", "bench", "resume", "restart")
 EXIT_CODES = {
     0: "done",
     1: "verify disagrees, or audit finds a fault",
@@ -126,6 +126,17 @@ def build_parser() -> argparse.ArgumentParser:
             help="a Python file with functions of other libraries, which are timed beside torch",
         )
     run.add_argument("--name", help="the name of the workspace")
+    bench = verbs.add_parser(
+        "bench",
+        help="let your own coding agent optimise a kernel: an MCP server over stdio",
+        description="An MCP server over stdio for a coding agent. It joins the bench of a run, or starts a process "
+        "that owns the run. The agent reads, compiles, checks, times and submits; the judge measures and the gate "
+        "decides.",
+    )
+    bench.add_argument("target", type=_workspace_path, help="a YAML config or a task folder, or the workspace of a run")
+    bench.add_argument(
+        "--parent", action="store_true", help="own the run and its bench here, and print what happens in the run"
+    )
     resume = verbs.add_parser("resume", help="continue a run that was stopped or killed; a finished run stays as it is")
     score = verbs.add_parser(
         "score",
@@ -190,7 +201,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     caps = "caps that differ from the old run, by their keys below `budget`, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
-    for verb in (init, capture, run, check, resume, score, show, audit, verify, restart):
+    for verb in (init, capture, run, bench, check, resume, score, show, audit, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     for verb in (run, check, resume, verify, restart):
         verb.add_argument(
@@ -199,7 +210,7 @@ def build_parser() -> argparse.ArgumentParser:
             metavar="DIR",
             help="the folder of CUTLASS, whose include/ kernels may use; default: CUTLASS_PATH, then the wheel",
         )
-    for verb in (run, resume, restart):
+    for verb in (run, bench, resume, restart):
         verb.add_argument(
             "--quiet",
             action="store_true",
@@ -328,6 +339,11 @@ def dispatch(arguments: argparse.Namespace) -> int:
     """Run the function of a verb and return the exit code. Imports are local so that --help is quick."""
     if getattr(arguments, "cutlass", None):
         os.environ["CUTLASS_PATH"] = str(arguments.cutlass.resolve())
+    if arguments.verb == "bench" and not arguments.parent:
+        from graph.bench.relay import serve_relay
+
+        serve_relay(arguments.target)
+        return 0
     if arguments.verb in OPTIMISING_VERBS:
         return _optimise(arguments)
     if arguments.verb in ("init", "capture"):
@@ -497,16 +513,22 @@ def _problem_name(problem: Path) -> str:
 
 
 def _optimise(arguments: argparse.Namespace) -> int:
+    from graph.bench.author import with_agent_at_bench
     from graph.console.terminal import Progress
     from graph.lifecycle import run, static_report
     from graph.report.content.summary import Summary, summarise
+    from graph.settings import load
+    from graph.workspace.folder import is_workspace
 
     with Progress(_print, _print_error, quiet=arguments.quiet) as progress:
         if arguments.verb == "run":
             ended = run.start(_run_settings(arguments), progress.observers, progress.ask)
-        elif arguments.verb == "resume":
-            progress.recall(arguments.workspace)
-            ended = run.resume(arguments.workspace, progress.observers, progress.ask)
+        elif arguments.verb == "bench" and not is_workspace(arguments.target):
+            ended = run.start(with_agent_at_bench(load(arguments.target)), progress.observers, progress.ask)
+        elif arguments.verb in ("resume", "bench"):
+            workspace = arguments.workspace if arguments.verb == "resume" else arguments.target
+            progress.recall(workspace)
+            ended = run.resume(workspace, progress.observers, progress.ask)
         else:
             from graph.lifecycle.version_commands import restart
 

@@ -6,11 +6,12 @@ Read-only, unless adding is allowed. Nothing but the protocol goes to stdout.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from pydantic_core import PydanticUndefined
 
 from knowledge_base.artifacts import PageType
@@ -26,6 +27,7 @@ from knowledge_base.experience.commands import (
     StatsCommand,
 )
 from knowledge_base.pages.wiki import Wiki
+from tools.artifacts import field_docstrings
 from tools.errors import KernelwrightError, SettingsError
 
 if TYPE_CHECKING:
@@ -124,6 +126,13 @@ def _tool_function(verb: type[KnowledgeCommand], base: KnowledgeBaseHandle) -> A
             # Our own errors are one sentence.
             raise ToolError(str(error)) from error
 
+    return with_parameters_of(verb, ask, verb.answers)
+
+
+def with_parameters_of(arguments: type[BaseModel], ask: Callable[..., Any], answer: Any) -> Callable[..., Any]:
+    """Return `ask`, a function of keywords, with the fields and the docstring of `arguments` as its signature and its
+    own, from which MCP draws the schema of a tool; `answer`: what it returns."""
+    described = field_docstrings(arguments)
     parameters = [
         Parameter(
             name,
@@ -131,10 +140,10 @@ def _tool_function(verb: type[KnowledgeCommand], base: KnowledgeBaseHandle) -> A
             default=Parameter.empty
             if (default := info.get_default(call_default_factory=True)) is PydanticUndefined
             else default,
-            annotation=Annotated[info.annotation, Field(description=info.description)],
+            annotation=Annotated[info.annotation, Field(description=info.description or described.get(name))],
         )
-        for name, info in verb.model_fields.items()
+        for name, info in arguments.model_fields.items()
     ]
-    ask.__doc__ = verb.__doc__
-    ask.__signature__ = Signature(parameters, return_annotation=verb.answers)  # type: ignore[attr-defined]
+    ask.__doc__ = " ".join((arguments.__doc__ or "").split())
+    ask.__signature__ = Signature(parameters, return_annotation=answer)  # type: ignore[attr-defined]
     return ask

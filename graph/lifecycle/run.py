@@ -419,6 +419,8 @@ def _remember_machine(
 
 def run_graph(services: Services) -> State:
     """Run the graph to its end and return the final state; a checkpoint is on disk before the next node starts."""
+    from graph.bench.desk import open_bench
+
     path = checkpoint_path(services.workspace)
     with resumable(services.workspace):
         if read_checkpoint(path) is None:
@@ -427,8 +429,12 @@ def run_graph(services: Services) -> State:
                 part.unlink()
             text = f"{path} is cut short or damaged; it is made again from git and records"
             services.emit("remark", {"text": text})
-        with closing(sqlite3.connect(path, check_same_thread=False)) as connection, stop_on_interrupt(services):
-            return _stream_graph(services, connection)
+        with (
+            closing(sqlite3.connect(path, check_same_thread=False)) as connection,
+            stop_on_interrupt(services),
+            open_bench(services) as at_bench,
+        ):
+            return _stream_graph(at_bench, connection)
     raise AssertionError("unreachable")
 
 

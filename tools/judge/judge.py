@@ -83,12 +83,17 @@ class Judge:
     emit: Emit
 
     def __post_init__(self) -> None:
-        hidden = self.policy.hidden_workloads if self.policy.inputs == "hardened" else 0
-        self.hidden = checked_cases.draw_hidden_workloads(self.task, self.secret, hidden)
+        self.draw_hidden(self.secret)
         self.builder = KernelBuilder(self.task, self.language, self.executor, self.records, self.environment)
         self.reason_unmeasured: dict[str, str] = {}
         """Candidate id -> why the machine could not measure it in this process, after all retries."""
         self._is_rehearsal = False
+
+    def draw_hidden(self, secret: bytes) -> None:
+        """Draw hidden workloads and seeds from `secret` from now on."""
+        self.secret = secret
+        hidden = self.policy.hidden_workloads if self.policy.inputs == "hardened" else 0
+        self.hidden = checked_cases.draw_hidden_workloads(self.task, secret, hidden)
 
     # ------------------------------------------------------------ the whole trial
 
