@@ -233,7 +233,7 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
         names = ", ".join(a.name for a in outputs)
         raise ContractError(
             f"{contract.where} returned {len(returned)} tensors for {len(outputs)} outputs ({names}); "
-            f"return one for each output"
+            f"return one for each, or name the buffers of the others in `outputs`"
         )
     for tensor, a in zip(returned, outputs, strict=True):
         flat_ok = a.value.dim() == 1 and not contract.has_make_inputs and tensor.numel() <= a.value.numel()

@@ -119,7 +119,9 @@ class Oracle:
 
     def count_needed_bytes(self, message: dict, fds) -> dict:
         """Answer the bytes that a call must move: those on which a set's outputs depend, and those of the outputs."""
-        return {"bytes": self.needs.needed_bytes(self.loaded[1], self.sets[message["id"]].args, message["seconds"])}
+        return {
+            "bytes": self.needs.look_for_needed(self.loaded[1], self.sets[message["id"]].args, message["seconds"])[0]
+        }
 
     def compile_reference(self, message: dict, fds) -> dict:
         """Answer an InductorResult: torch.compile's code for the reference."""

@@ -21,26 +21,27 @@ def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dic
     tensors = [a.name for a in args if a.is_tensor]
     if not tensors:
         raise ContractError("there is no tensor among the arguments; a kernel needs at least one output")
-    changed, outputs = (declared_names(contract, attribute, tensors) for attribute in ("inout", "outputs"))
+    changed, outputs = (declared_names(contract, role, tensors) for role in ("inout", "output"))
+    roles = dict.fromkeys(tensors, "input") | dict.fromkeys(changed or (), "inout")
+    set_roles(args, roles)
+    if both := {*(changed or ())} & {*(outputs or ())}:
+        raise ContractError(
+            f"reference.py: {min(both)!r} is named in `inout` and in `outputs`; leave it in `inout` if the kernel "
+            f"reads what make_inputs puts there, else in `outputs`"
+        )
+    return roles | dict.fromkeys(seen_outputs(contract, args, inferred) if outputs is None else outputs, "output")
+
+
+def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
+    """Set the role of each argument; scalars have their own."""
     for a in args:
-        a.role = "inout" if a.name in (changed or ()) else ""
-    if changed is not None:
-        both = [name for name in changed if name in (outputs or ())]
-        if both:
-            raise ContractError(
-                f"reference.py: {both[0]!r} is named in `inout` and in `outputs`; leave it in `inout` if the kernel "
-                f"reads what make_inputs puts there, else in `outputs`"
-            )
-        if outputs is None:
-            outputs = outputs_besides(contract, args, inferred)
-    if outputs is None:
-        outputs = seen_outputs(contract, args, tensors, inferred)
-    return {name: "inout" if name in (changed or ()) else "output" if name in outputs else "input" for name in tensors}
+        a.role = roles[a.name] if a.is_tensor else "scalar"
 
 
-def declared_names(contract: Contract, attribute: str, tensors: list[str]) -> list[str] | None:
+def declared_names(contract: Contract, role: str, tensors: list[str]) -> list[str] | None:
     """Return the tensors that the reference's `outputs` or `inout` names, those in a list or struct by its name; None
     if it has no such attribute."""
+    attribute = {"output": "outputs"}.get(role, role)
     declared = contract.get(attribute) if contract.has_make_inputs else None
     if declared is None:
         return None
@@ -58,29 +59,9 @@ def declared_names(contract: Contract, attribute: str, tensors: list[str]) -> li
     return [name for known in found for name in known]
 
 
-def outputs_besides(contract: Contract, args: list[Arg], inferred: list[str]) -> list[str]:
-    """Return the outputs of a reference that names its in/out arguments alone: what else a call changes. Raises
-    ContractError if it returns more than these."""
-    own = copy_arguments(args)
-    returned = call_without_return_check(contract, own)
-    others = [
-        a.name
-        for a, b in zip(args, own, strict=True)
-        if a.is_tensor and a.role != "inout" and not is_equal(a.value, b.value)
-    ]
-    changed = [a for a in args if a.role == "inout"]
-    if returned is not None and [one.shape for one in returned] != [a.value.shape for a in changed]:
-        raise ContractError(
-            "reference.py: reference(...) returns more than its `inout` arguments; name the buffers of what it returns "
-            "in `outputs`"
-        )
-    if others:
-        inferred.append(f"{', '.join(others)}: output, because reference() changes it.")
-    return others
-
-
-def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferred: list[str]) -> list[str]:
-    """Return the names of the outputs as a call shows them, and append the reason to `inferred`."""
+def seen_outputs(contract: Contract, args: list[Arg], inferred: list[str]) -> list[str]:
+    """Return the names of the outputs as a call shows them, and append the reason to `inferred`. With in/out arguments,
+    they are what else it changes."""
     own = copy_arguments(args)
     returned = contract.call(own)
     flow = watch_call(contract, copy_arguments(args))
@@ -91,8 +72,10 @@ def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferr
     changed = [
         a.name
         for a, b in zip(args, own, strict=True)
-        if a.is_tensor and (a.name in written or not is_equal(a.value, b.value))
+        if a.role == "input" and (a.name in written or not is_equal(a.value, b.value))
     ]
+    if any(a.role == "inout" for a in args) and not changed:
+        return []
     if changed:
         inferred.append(f"{', '.join(changed)}: output, because reference() changes it.")
         return changed

@@ -106,9 +106,7 @@ def test_shapes_of_a_large_workload_are_found_without_values(asker: Asker) -> No
     assert (seen.workloads[0].flops or 0) > 2 * 40000**3 and not seen.unusable
     assert "aten.mm" in seen.products and not any("not checked" in one for one in seen.inferred)
     alone = asker.probe(LARGE, {"M": 40000}, memory=1 << 40)
-    assert any(
-        "values are not checked yet" in one and "draws random numbers (uniform_)" in one for one in alone.inferred
-    )
+    assert any("values are not checked yet" in one for one in alone.inferred)
 
 
 @pytest.mark.parametrize("size", ["int(x.max())", "math.ceil(1 + 2 * rate)", "len(range(round(x.mean().item()), 4))"])
@@ -422,7 +420,7 @@ DECLARED = 'outputs = "out"'
             ["reads 'b'", "take it out of `outputs` if the kernel only"],
         ),
         ("x += 1", X, 'inout = "x"; outputs = "x"', ["'x' is named in `inout` and in `outputs`"]),
-        ("x += 1; return x, x.sum(0)", X, 'inout = "x"', ["returns more than its `inout`", "`outputs`"]),
+        ("x += 1; return x, x.sum(0)", X, 'inout = "x"', ["returned 2 tensors for 1 outputs (x)", "`outputs`"]),
         ("return x + torch.rand_like(x)", f"{X}, {OUT}", DECLARED, ["gives another 'out' when it is called again"]),
         ("return 2 * x + out", f"{X}, {OUT}", DECLARED, ["reads its output 'out' before writing it"]),
         ("return x.to_sparse()", f"{X}, {OUT}", DECLARED, ["returned a torch.sparse_coo tensor"]),
