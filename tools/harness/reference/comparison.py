@@ -178,19 +178,15 @@ def describe_ties(expected: ExpectedOutput, out: torch.Tensor, args: list[Arg]) 
         return ""
     right = expected.values.view(expected.shape).to(torch.int64)
     got = out.reshape(-1)[: expected.count].view(expected.shape).to(torch.int64)
-    for a in args:
-        for axis in range(a.value.dim() if a.is_read else 0):
-            rows = computable(a.value).movedim(axis, -1)
-            one, other = (index.unsqueeze(-1) for index in (right, got))
-            if rows.shape[:-1] != right.shape and right.dim() == rows.dim():
-                one, other = right.movedim(axis, -1), got.movedim(axis, -1)
-            if one.shape[:-1] != rows.shape[:-1] or not bool(((other >= 0) & (other < rows.shape[-1])).all()):
-                continue
-            if bool(((one < 0) | (one >= rows.shape[-1])).any()):
-                continue
-            equal = (one != other) & (rows.gather(-1, one) == rows.gather(-1, other))
-            if count := int(equal.sum()):
-                return f", of which {count} are ties: {a.name} holds equal values at both indices"
+    for a in (a for a in args if a.is_read and a.value.numel() and a.value.dim() - right.dim() in (0, 1)):
+        rows = computable(a.value)
+        for axis in range(rows.dim()):
+            both = torch.cat([one if one.dim() == rows.dim() else one.unsqueeze(axis) for one in (right, got)], axis)
+            is_index = both.narrow(axis, 0, 1).shape == rows.narrow(axis, 0, 1).shape and bool((both >= 0).all())
+            if is_index and int(both.max()) < rows.shape[axis]:
+                equal = torch.eq(*rows.gather(axis, both).chunk(2, axis)).view(right.shape) & (right != got)
+                if count := int(equal.sum()):
+                    return f", of which {count} are ties: {a.name} holds equal values at both indices"
     return ""
 
 
