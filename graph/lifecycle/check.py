@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal, cast
 
 from agents.artifacts import RoleName
@@ -19,7 +18,6 @@ from graph.report.content.phrases import render
 from graph.services import open_agents, open_index, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.specs import hardware_sheet
-from graph.workspace import folder as workspaces
 from tools.artifacts import Argument, Artifact, Task
 from tools.errors import SettingsError, UnusableTaskError
 from tools.executors.base import pick_device, reason_if_device_missing
@@ -112,13 +110,7 @@ def check(settings: Settings, announce: Callable[[ContractReport], None] = lambd
     from tools.judge.build import compile_baseline
 
     with ExitStack() as stack:
-        # A check that is killed leaves nothing among the workspaces.
-        elsewhere = str(Path(stack.enter_context(TemporaryDirectory(prefix="check-")), "workspaces"))
-        made = workspaces.create(settings)  # Refuses a name or a folder that a run could not have.
-        made.close()
-        made.discard()
-        scratch = settings.model_copy(update={"workspaces": elsewhere})
-        workspace, events, executor, _ = open_new_workspace(scratch, (), stack)
+        workspace, events, executor, _ = open_new_workspace(settings, (), stack)
         records, unset = workspace.records, list[str]()
         try:
             loaded = load_task(settings, executor, records.blobs)

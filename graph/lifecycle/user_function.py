@@ -81,11 +81,10 @@ def check_user_function(
 
 
 def _function_check(call: str, record: Record, device: Device, absent: str | None) -> FunctionCheck:
-    contest = confirmation.Contest.model_validate(record.payload)
-    result = contest.result
-    if USER_FUNCTION in result.wrong:
-        return FunctionCheck(call=call, status="wrong", reason=result.unavailable[USER_FUNCTION].rstrip("."))
+    result = confirmation.Contest.model_validate(record.payload).result
     if reason := result.unavailable.get(USER_FUNCTION, "").rstrip("."):
+        if USER_FUNCTION in result.wrong:
+            return FunctionCheck(call=call, status="wrong", reason=reason)
         return FunctionCheck(call=call, status="not_timed", reason=f"{reason} ({absent})" if absent else reason)
     if absent:
         return FunctionCheck(call=call, status="agrees", reason=f"on the CPU, and not timed: {absent}")

@@ -127,10 +127,15 @@ def strayed(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     finite = one[torch.isfinite(one)].abs()
     middle = finite.median() if finite.numel() else 0.0
     distance = ((one - other).abs() / (one.abs() + middle)).nan_to_num(nan=torch.inf)
-    return torch.where((one == other) | ((one != one) & (other != other)), 0.0, distance)
+    return torch.where(is_equal_at(one, other), 0.0, distance)
 
 
 def is_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors have the same shape and equal elements, with NaN equal to NaN."""
+    return a.shape == b.shape and bool(is_equal_at(a, b).all())
+
+
+def is_equal_at(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return where two tensors of the same shape are equal, with NaN equal to NaN."""
     a, b = computable(a), computable(b)
-    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+    return (a == b) | ((a != a) & (b != b))

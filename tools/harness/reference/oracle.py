@@ -73,17 +73,14 @@ class Oracle:
         """Answer a ProbeResult, with the request's bound on memory; on a GPU, its free memory is the bound."""
         request = message["request"]
         set_precision("ieee")
-        if request["device"] != "cpu":
-            free = self.torch.cuda.mem_get_info()[0]
-            try:
-                return self.prober.probe({**request, "memory_bytes": free})
-            finally:
-                self.torch.cuda.empty_cache()
-        bound_memory(request["memory_bytes"])
+        on_gpu = request["device"] != "cpu"
+        memory = self.torch.cuda.mem_get_info()[0] if on_gpu else request["memory_bytes"]
+        bound_memory(0 if on_gpu else memory)
         try:
-            return self.prober.probe(request)
+            return self.prober.probe({**request, "memory_bytes": memory})
         finally:
             bound_memory(0)
+            self.torch.cuda.empty_cache()
 
     def begin_request(self, message: dict, fds) -> dict:
         """Begin a request: forget all sets and load the task's reference."""
@@ -344,9 +341,8 @@ def transform(torch, args, distribution: str, seed: int) -> None:
             x = x * (4 * torch.finfo(a.value.dtype).tiny if a.value.dtype.itemsize == 1 else 1e-4)
         largest = torch.finfo(a.value.dtype).max
         # What is infinite, such as a mask, stays so.
-        a.value = torch.where(a.value.to(x.dtype).isinf(), a.value.to(x.dtype), x.clamp(-largest, largest)).to(
-            a.value.dtype
-        )
+        given = a.value.to(x.dtype)
+        a.value = torch.where(given.isinf(), given, x.clamp(-largest, largest)).to(a.value.dtype)
 
 
 def bound_memory(extra: int) -> None:

@@ -44,20 +44,6 @@ class Numbers(TorchDispatchMode):
     def __init__(self, end: float):
         super().__init__()
         self.end = end
-        self.counter = FlopCounter()
-        """Counts the operations of the call that is made."""
-
-    def gru_by_one_step(self, tensor: torch.Tensor, hidden: torch.Tensor, *rest):
-        """Return what `torch._VF.gru` does, whose thousands of small steps all have the shapes of the first."""
-        if tensor.dim() != 3 or not isinstance(rest[-1], bool):
-            return torch.gru(tensor, hidden, *rest)
-        axis = int(rest[-1])
-        steps, before, types = tensor.shape[axis], self.counter.total, self.counter.types.copy()
-        output, last = torch.gru(tensor.narrow(axis, 0, 1), hidden, *rest)
-        self.counter.total += (steps - 1) * (self.counter.total - before)
-        for kind, count in (self.counter.types - types).items():
-            self.counter.types[kind] += (steps - 1) * count
-        return output.repeat_interleave(steps, axis), last
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if time.process_time() > self.end:
@@ -104,7 +90,7 @@ def product_of_sizes(dims: dict) -> int:
 
 
 @contextlib.contextmanager
-def without_values(end: float) -> Iterator[Numbers]:
+def without_values(end: float) -> Iterator[None]:
     """Context in which new tensors have no values; no operation begins after `end` (`time.process_time`)."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -114,10 +100,9 @@ def without_values(end: float) -> Iterator[Numbers]:
         with (
             mock.patch.object(torch.nn.Module, "_apply", apply_to_tensors),
             FakeTensorMode(allow_non_fake_inputs=True),
-            Numbers(end) as numbers,
-            mock.patch.object(torch._VF, "gru", numbers.gru_by_one_step, create=True),
+            Numbers(end),
         ):
-            yield numbers
+            yield
     finally:
         torch.distributions.Distribution.set_default_validate_args(validates)
 
@@ -131,18 +116,18 @@ class ShapedCall(NamedTuple):
     """Operations of a call; None: the reference was not called at these dims."""
 
 
-def call_without_values(contract: Contract, dims: dict, parameters: list[dict], numbers: Numbers) -> ShapedCall:
-    """Return the call at `dims`, in the context of `numbers`."""
+def call_without_values(contract: Contract, dims: dict, parameters: list[dict]) -> ShapedCall:
+    """Return the call at `dims`, in a context without values."""
     args = contract.build(dims, 1, parameters, 0)
     tensors = [a.name for a in args if a.is_tensor]
     roles = {name: role for role in ("output", "inout") for name in declared_names(contract, role, tensors) or ()}
     set_roles(args, dict.fromkeys(tensors, "input") | roles)
-    with FlopCounter() as numbers.counter:
+    with FlopCounter() as counter:
         answer = contract.call(args)
     expected = [tuple(a.value.shape) for a in args if a.is_written]
     if answer is not None and [tuple(one.shape) for one in answer] != expected:
         raise ContractError("the outputs have other shapes than their buffers")
-    return ShapedCall(dims, args, numbers.counter)
+    return ShapedCall(dims, args, counter)
 
 
 def derive_arguments(calls: list[ShapedCall], dims: dict) -> list[Arg] | None:
@@ -179,42 +164,31 @@ def calls_without_values(
     """Return the reference imported without values (None: it needs some), and workload -> its call without values.
 
     A workload that needs values, or more time, has the arguments that follow from those of the others, or is left out.
-    The reference is imported for these calls alone: what it keeps of them must not reach a call with values. Raises
-    ContractError for what a problem of a suite refuses itself.
+    The reference is imported for these calls alone: what it keeps of them must not reach a call with values.
     """
     import torch._subclasses.fake_tensor  # noqa: F401  (its import takes seconds, which are not those of the calls)
 
     found: dict[str, ShapedCall] = {}
     needing: dict[str, dict] = {}
-    contract = None
     end = time.process_time() + SHAPES_S
-    with without_values(end) as numbers:
-        with unless_definite():
+    with without_values(end):
+        try:
             contract = Contract(text)
-            if not contract.has_make_inputs or contract.get("outputs") is None:
-                return None, {}
-        listed = workloads(contract) if contract else []
+        except ContractError:
+            return None, {}
+        if not contract.has_make_inputs or contract.get("outputs") is None:
+            return None, {}
+        listed = workloads(contract)
         for name, dims in sorted(listed, key=lambda workload: product_of_sizes(workload[1])):
-            with unless_definite() as caught:
-                found[name] = call_without_values(contract, dims, parameters, numbers)
-            if any(isinstance(error, TooSlow) or type(error.__cause__).__name__ in NEEDS_VALUES for error in caught):
-                needing[name] = dims
+            try:
+                found[name] = call_without_values(contract, dims, parameters)
+            except ContractError as error:
+                if isinstance(error, TooSlow) or type(error.__cause__).__name__ in NEEDS_VALUES:
+                    needing[name] = dims
     called = [found[name] for name, _ in listed if name in found]
     return contract, found | {
         name: ShapedCall(dims, args, None) for name, dims in needing.items() if (args := derive_arguments(called, dims))
     }
-
-
-@contextlib.contextmanager
-def unless_definite() -> Iterator[list[ContractError]]:
-    """Context that ends at a ContractError, which its list then holds, unless values would not change it."""
-    caught: list[ContractError] = []
-    try:
-        yield caught
-    except ContractError as error:
-        if error.is_definite:
-            raise
-        caught.append(error)
 
 
 class ValueBudget:

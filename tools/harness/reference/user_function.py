@@ -18,12 +18,11 @@ from pathlib import Path
 import torch
 
 from harness.capture.targets import operator_signature
-from harness.reference.contract import Arg, Contract, ContractError, call_or_contract_error
+from harness.reference.contract import NAMED, Arg, Contract, ContractError, call_or_contract_error
 from harness.reference.rival import OtherFunction
 from harness.reference.structures import FIXED
 
 BUILD_LIMIT_S = 240.0
-NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class UserFunction(OtherFunction):

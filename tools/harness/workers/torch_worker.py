@@ -101,10 +101,7 @@ class TorchBackend:
         if self.mode in COMPILE_MODES:
             self._import_compiler()
         elif message["function"]:
-            launches = []
-            if self.device == "cpu":
-                with contextlib.suppress(ImportError):
-                    launches = self.contract.interpret_triton()
+            launches = self.contract.interpret_triton() if self.device == "cpu" else []
             self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device, launches)
         elif self.mode != "eager":
             self.rival = self.rivals.Rival(self.task["rivals"]["source"], self.mode, self.reference)
@@ -132,7 +129,7 @@ class TorchBackend:
         torch._dynamo.reset()
         self.timed = copy.copy(self.reference)
         self.timed.function = torch.compile(self.reference.function, dynamic=False, mode=COMPILE_MODES[self.mode])
-        self.bound = [self.timed.bind(call) for call in self.calls]
+        self._bind()
         try:
             self.bound[0]()
         except Exception:
@@ -195,15 +192,18 @@ class TorchBackend:
             if self.device != "cpu":
                 torch.cuda.empty_cache()
         self.timed = self.rival or self.reference
-        self.bound = [self.timed.bind(call) for call in self.calls]
+        self._bind()
         return {"interpreted": getattr(self.rival, "is_interpreted", False), "has_copies": any(self.copied)}
 
     def set_scalars(self, message: dict, fds) -> dict:
         """Replace the scalars at each address by those of new inputs."""
         for call, scalars in zip(self.calls, message["scalars"], strict=True):
             call.update(scalars)
-        self.bound = [self.timed.bind(call) for call in self.calls]
+        self._bind()
         return {}
+
+    def _bind(self) -> None:
+        self.bound = [self.timed.bind(call) for call in self.calls]
 
     def restore(self, message: dict, fds) -> dict:
         """Give the copied arguments of the calls in the train their content again; on a CPU, none of it stays in a
@@ -296,13 +296,12 @@ def own_copy(content, strides: tuple[int, ...]) -> tuple:
     """Return (a tensor with this content and these strides, what of it is to be written, its content), where a
     dimension of stride 0 is written once. Overlapping strides are not kept."""
     part = content[tuple(slice(0, 1) if step == 0 else slice(None) for step in strides)]
-    length = 1 + sum((size - 1) * step for size, step in zip(part.shape, strides, strict=True))
-    if length < part.numel() or not part.numel():
+    own = content.new_empty_strided(part.shape, strides)
+    if own.untyped_storage().nbytes() < part.nbytes:
         own = content.clone()
         return own, own, content
-    memory = content.new_zeros(length)
-    memory.as_strided(part.shape, strides).copy_(part)
-    return memory.as_strided(content.shape, strides), memory.as_strided(part.shape, strides), part
+    own.copy_(part)
+    return own.as_strided(content.shape, strides), own, part
 
 
 def error_answer(error: Exception) -> dict:
