@@ -152,10 +152,8 @@ def check(settings: Settings, announce: Callable[[ContractReport], None] = lambd
         feasibility.refuse_unaffordable(settings, task, wiki.or_bundled_methods(), agents)
         if not absent:
             hardware_sheet.refuse_unknown(settings, wiki, task, pick_device(executor.devices(), language.device))
-        contract = _contract(loaded.model_copy(update={"task": task}))
-        notes = (*task.inferred, *_default_stream_note(task, language))
         return CheckReport(
-            **contract.model_copy(update={"inferred": notes}).model_dump(),
+            **_contract(loaded.model_copy(update={"task": task})).model_dump(),
             compiler=compiler,
             traced=trace.group_launches(trace.read_trace(Path(settings.trace)), task, Path(settings.trace))
             if settings.trace
@@ -192,12 +190,13 @@ def _contract(loaded: LoadedTask) -> ContractReport:
         dims_range=task.dims_range,
         precision=task.numeric.precision,
         library=task.library or (),
-        inferred=task.inferred,
+        inferred=(*task.inferred, *_default_stream_note(task)),
     )
 
 
-def _default_stream_note(task: Task, language: Language) -> list[str]:
+def _default_stream_note(task: Task) -> list[str]:
     """Return the sentence that marks a GPU kernel which works on the default stream alone; empty: it does not."""
+    language = open_language(task.language)
     marked = language.device != "cpu" and task.baseline and not language.takes_stream(task.baseline)
     return [DEFAULT_STREAM_ONLY] if marked else []
 

@@ -41,12 +41,11 @@ GENERATED = "# ---- the code below makes the problem a task"
 class ContractError(Exception):
     """A mistake in the user's reference: one sentence for the user, and in `log` the traceback where there is one."""
 
-    wrong = 0
-    """The input, from 1, for which a function computed something else than the reference; 0: it did not."""
-
-    def __init__(self, sentence: str, log: str = ""):
+    def __init__(self, sentence: str, log: str = "", wrong: int = 0):
+        """`wrong`: the input, from 1, for which a function computed something else than the reference; 0: it did
+        not."""
         super().__init__(sentence)
-        self.log = log
+        self.log, self.wrong = log, wrong
 
 
 class Arg:
@@ -299,9 +298,11 @@ class Contract:
                 value.is_nested or value.is_quantized or value.is_complex() or value.layout is not torch.strided
             )
             if unsupported or value.device.type == "meta":
-                kind = "nested" if value.is_nested else f"{value.layout}"
-                what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
-                raise ContractError(f"{self.where} returned {what}; return dense ones of real numbers")
+                what = "nested" if value.is_nested else f"{value.layout}"
+                raise ContractError(
+                    f"{self.where} returned a {what} tensor of {value.dtype} on the device {value.device.type}; return "
+                    f"dense ones of real numbers"
+                )
         if self.records_gradients:
             found = tuple(value.detach() for value in found)
         outputs = [a for a in args if a.is_written]

@@ -51,23 +51,21 @@ def known_contents(args: list[Arg], draw: Callable[[int], list[Arg]], deadline: 
     `draw` makes the arguments of a seed; it raises ContractError if it cannot. After `deadline` there is one other set.
     """
     seeds, found = random.Random(0), dict[str, str]()
-    contents = {a.name: ([fingerprint(a.value)], [values_of(a.value)]) for a in args if a.is_read and a.value.numel()}
-    for at in range(1, INPUT_SETS):
+    contents: dict[str, list[tuple[bytes, bytes]]] = {}
+    for at in range(INPUT_SETS):
         if at > 1 and time.monotonic() > deadline:
             break
         try:
-            drawn = draw(seeds.randrange(1 << 31))
+            drawn = draw(seeds.randrange(1 << 31)) if at else args
         except ContractError:
             break
-        for a in (a for a in drawn if a.name in contents):
-            whole, values = contents[a.name]
-            whole.append(fingerprint(a.value))
-            values.append(values_of(a.value) if len({*values}) == 1 else b"")
-    for name, (whole, values) in contents.items():
-        count, total = len({*whole}), len(whole)
+        for a in (a for a in drawn if a.is_read and a.value.numel()):
+            contents.setdefault(a.name, []).append((fingerprint(a.value), values_of(a.value)))
+    for name, seen in contents.items():
+        (count, alike), total = (len({*kind}) for kind in zip(*seen, strict=True)), len(seen)
         if count == 1 < total:
             found[name] = "the same content in all input sets"
-        elif values[0] and len({*values}) == 1 < total:
+        elif alike == 1 < total and seen[0][1]:
             found[name] = "the same values in another order in all input sets"
         elif 2 * count <= total:
             found[name] = f"one of {count} contents in each of {total} input sets"

@@ -109,8 +109,7 @@ class DependencyProbe(TorchDispatchMode):
         """Return the outputs with `others` in place of the inputs of these names; of elements that are left as they
         are, how much they change."""
         args = [Arg(a.name, others.get(a.name, a.value), a.dtype, a.role) for a in self.wide]
-        given = [a.value for a in args if a.is_written]
-        names = [a.name for a in args if a.is_written]
+        given = [(a.name, a.value) for a in args if a.is_written]
         for a in args:
             a.value = a.value.clone() if a.is_written else a.value
         mark(args)
@@ -118,7 +117,7 @@ class DependencyProbe(TorchDispatchMode):
         found = [one.clone() if one.is_floating_point() else one.double() for one in results(self.contract, args)]
         return [
             torch.where(self.unchanged[name], one - before.to(one.dtype), one) if name in self.unchanged else one
-            for name, before, one in zip(names, given, found, strict=True)
+            for (name, before), one in zip(given, found, strict=True)
         ]
 
     def masks_without_gradient(self) -> dict[str, torch.Tensor]:

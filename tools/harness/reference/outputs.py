@@ -21,7 +21,7 @@ def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dic
     tensors = [a.name for a in args if a.is_tensor]
     if not tensors:
         raise ContractError("there is no tensor among the arguments; a kernel needs at least one output")
-    changed, outputs = (declared_names(contract, role, tensors) for role in ("inout", "output"))
+    changed, outputs = (declared_names(contract, attribute, tensors) for attribute in ("inout", "outputs"))
     roles = dict.fromkeys(tensors, "input") | dict.fromkeys(changed or (), "inout")
     set_roles(args, roles)
     if both := {*(changed or ())} & {*(outputs or ())}:
@@ -38,10 +38,9 @@ def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
         a.role = roles[a.name] if a.is_tensor else "scalar"
 
 
-def declared_names(contract: Contract, role: str, tensors: list[str]) -> list[str] | None:
+def declared_names(contract: Contract, attribute: str, tensors: list[str]) -> list[str] | None:
     """Return the tensors that the reference's `outputs` or `inout` names, those in a list or struct by its name; None
     if it has no such attribute."""
-    attribute = {"output": "outputs"}.get(role, role)
     declared = contract.get(attribute) if contract.has_make_inputs else None
     if declared is None:
         return None

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.reference.contract import Arg, Contract, ContractError
 from harness.reference.flops import FlopCounter
-from harness.reference.outputs import declared_names, set_roles
+from harness.reference.outputs import infer_roles, set_roles
 
 SHAPES_S = 12.0
 """Seconds of a core for the calls without values of all workloads. A tensor without values costs up to a millisecond
@@ -71,10 +71,8 @@ def apply_to_tensors(module: torch.nn.Module, function, recurse: bool = True) ->
     """Do what `Module._apply` does, which cannot exchange tensors without values."""
     for child in module.children() if recurse else ():
         child._apply(function)
-    for name, one in module._parameters.items():
-        if one is not None:
-            module._parameters[name] = torch.nn.Parameter(function(one), one.requires_grad)
-    module._buffers |= {name: function(one) for name, one in module._buffers.items() if one is not None}
+    for held, kind in ((module._parameters, torch.nn.Parameter), (module._buffers, lambda one, _: one)):
+        held.update((name, kind(function(one), one.requires_grad)) for name, one in held.items() if one is not None)
     return module
 
 
@@ -119,9 +117,7 @@ class ShapedCall(NamedTuple):
 def call_without_values(contract: Contract, dims: dict, parameters: list[dict]) -> ShapedCall:
     """Return the call at `dims`, in a context without values."""
     args = contract.build(dims, 1, parameters, 0)
-    tensors = [a.name for a in args if a.is_tensor]
-    roles = {name: role for role in ("output", "inout") for name in declared_names(contract, role, tensors) or ()}
-    set_roles(args, dict.fromkeys(tensors, "input") | roles)
+    set_roles(args, infer_roles(contract, args, []))
     with FlopCounter() as counter:
         answer = contract.call(args)
     expected = [tuple(a.value.shape) for a in args if a.is_written]

@@ -33,10 +33,8 @@ class UserFunction(OtherFunction):
     place.
     """
 
-    def __init__(self, given: dict, reference: Contract, device: str, launches: list[str]):
+    def __init__(self, given: dict, reference: Contract, device: str):
         self.where, self.reference = given["call"], reference
-        self.launches, self.is_interpreted = launches, False
-        """`launches`: see `interpret_triton`; `is_interpreted`: whether a checked call added to them."""
         self.has_make_inputs, self.takes = reference.has_make_inputs, None
         self.names: list[str] | None = None
         """The arguments of a call, in its order; None: not known yet."""
@@ -98,13 +96,6 @@ class UserFunction(OtherFunction):
                 f"constructor's values)"
             )
 
-    def _call_function(self, args: list[Arg]):
-        before = len(self.launches)
-        try:
-            return super()._call_function(args)
-        finally:
-            self.is_interpreted |= len(self.launches) > before
-
     def callee(self, given: dict):
         """Return the function; of a module whose weights are among the arguments, a copy with these in their places."""
         if not self.weights:
@@ -122,7 +113,7 @@ class UserFunction(OtherFunction):
         return module
 
     def fill(self, function, given: dict):
-        given = given | self.arrange(given)
+        given = self.arrange(given)
         if self.by_name:
             return functools.partial(function, **{name: given[name] for name in self.names})
         return functools.partial(function, *(given[name] for name in self.names))
@@ -169,9 +160,8 @@ def _signature(function, skipped: int = 0) -> inspect.Signature | None:
 def _documented_signature(text: str) -> inspect.Signature:
     """Return as many parameters without names as the docstring of a function in C++ says, else any number."""
     said = re.search(r"\w\(([^()]*)\) ->", text)
-    names = [f"arg{at}" for at in range(said[1].count(":"))] if said else []
     kind = inspect.Parameter.POSITIONAL_ONLY if said else inspect.Parameter.VAR_POSITIONAL
-    return inspect.Signature([inspect.Parameter(name, kind) for name in (names if said else ["args"])])
+    return inspect.Signature([inspect.Parameter(f"arg{at}", kind) for at in range(said[1].count(":") if said else 1)])
 
 
 def _accepts(signature: inspect.Signature, *names, **named) -> bool:

@@ -47,6 +47,8 @@ class TorchBackend:
         self.calls: list[dict] = []
         """The arguments at each address, and `bound` the call with them."""
         self.bound: list[partial] = []
+        self.launches: list[str] = []
+        """Kernels that Triton's interpreter ran in place of a GPU; where there are any, no time says anything."""
         self.copied: list[list[tuple]] = []
         """(tensor, its content) of each argument of each call that is not where the inputs lie: it is changed by the
         call, or has other strides there."""
@@ -101,8 +103,8 @@ class TorchBackend:
         if self.mode in COMPILE_MODES:
             self._import_compiler()
         elif message["function"]:
-            launches = self.contract.interpret_triton() if self.device == "cpu" else []
-            self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device, launches)
+            self.launches = self.contract.interpret_triton() if self.device == "cpu" else []
+            self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device)
         elif self.mode != "eager":
             self.rival = self.rivals.Rival(self.task["rivals"]["source"], self.mode, self.reference)
         return {}
@@ -186,14 +188,13 @@ class TorchBackend:
             return {"has_copies": any(self.copied)}
         if self.rival:
             # Two sets of inputs, because a result that is cached for one must not be correct for the other.
-            self.rival.inputs_checked = 0
-            for args in sets[:2]:
-                self.rival.check(args, self.task["numeric"])
+            for at, args in enumerate(sets[:2], start=1):
+                self.rival.check(args, self.task["numeric"], at)
             if self.device != "cpu":
                 torch.cuda.empty_cache()
         self.timed = self.rival or self.reference
         self._bind()
-        return {"interpreted": getattr(self.rival, "is_interpreted", False), "has_copies": any(self.copied)}
+        return {"interpreted": bool(self.launches), "has_copies": any(self.copied)}
 
     def set_scalars(self, message: dict, fds) -> dict:
         """Replace the scalars at each address by those of new inputs."""
