@@ -171,6 +171,12 @@ class ExpectedOutput:
         return {"index": index[::-1], "got": repr(out[where].item()), "expected": repr(self.values[where].item())}
 
 
+def compare_output(expected: ExpectedOutput, out: torch.Tensor, torch_error, numeric: dict, args: list[Arg]) -> dict:
+    """Return what an OutputVerdict is reached from: the output's error beside torch's own."""
+    ties = {"ties": describe_ties(expected, out, args), "name": expected.name, "dtype": expected.dtype}
+    return expected.error(out, numeric) | ties | {"torch_error": torch_error}
+
+
 def describe_ties(expected: ExpectedOutput, out: torch.Tensor, args: list[Arg]) -> str:
     """Return ", ... ties ..." where integers that differ are indices into equal values of an input; else an empty
     text."""
@@ -190,21 +196,16 @@ def describe_ties(expected: ExpectedOutput, out: torch.Tensor, args: list[Arg]) 
     return ""
 
 
-def float64_copies(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
-    """Return copies of the arguments with floating tensors in float64; without `outputs`, output tensors are passed
-    through."""
-    wide = []
+def copy_arguments(args: list[Arg], *, wide: bool = False, outputs: bool = True) -> list[Arg]:
+    """Return the arguments with clones of their tensors, floating ones in float64 if `wide`; without `outputs`, output
+    tensors are passed through."""
+    copied = []
     for a in args:
         value = a.value
         if a.is_tensor and (outputs or a.role != "output"):
-            value = value.to(torch.float64, copy=True) if value.dtype.is_floating_point else value.clone()
-        wide.append(Arg(a.name, value, a.dtype, a.role))
-    return wide
-
-
-def copy_arguments(args: list[Arg]) -> list[Arg]:
-    """Return the arguments with clones of their tensors."""
-    return [Arg(a.name, a.value.clone() if a.is_tensor else a.value, a.dtype, a.role) for a in args]
+            value = value.to(torch.float64 if wide and value.dtype.is_floating_point else value.dtype, copy=True)
+        copied.append(Arg(a.name, value, a.dtype, a.role))
+    return copied
 
 
 def mark(args: list[Arg], integer: int = 0x5A) -> None:
@@ -252,7 +253,7 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
     why then."""
     outputs = [a for a in args if a.is_written]
     note = ""
-    wide = float64_copies(args, outputs=not contract.returns)
+    wide = copy_arguments(args, wide=True, outputs=not contract.returns)
     if not contract.returns:
         mark(wide)
     try:
@@ -271,11 +272,11 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
         in_place = any(tensor is w.value for w in wide)
         if a.value.dtype.is_floating_point:
             # A reference may return the same buffer each time.
-            values = tensor.to(torch.float64) if in_place else tensor.to(torch.float64, copy=True)
+            values = tensor.to(torch.float64, copy=not in_place)
             if in_place and tensor.dtype is torch.float64:
                 written = tensor.view(torch.int64) != SENTINEL
         else:
-            values = tensor.to(a.value.dtype) if in_place else tensor.to(a.value.dtype, copy=True)
+            values = tensor.to(a.value.dtype, copy=not in_place)
             if in_place and bool((tensor == (0 if tensor.dtype is torch.bool else 0x5A)).any()):
                 written = tensor == _call_again(contract, args, a.name)
         written = None if written is None or bool(written.all()) else written

@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-from harness.reference.comparison import copy_arguments, float64_copies, mark, results
+from harness.reference.comparison import copy_arguments, mark, results
 from harness.reference.contract import Arg, Contract, ContractError, computable
 
 UNITS = 128
@@ -61,7 +61,7 @@ def is_reproducible(contract: Contract, args: list[Arg], *natives: tuple[torch.T
     calls = []
     try:
         for _ in range(2):
-            wide = float64_copies(args, outputs=not contract.returns)
+            wide = copy_arguments(args, wide=True, outputs=not contract.returns)
             if not contract.returns:
                 mark(wide)
             calls.append([tensor.clone() for tensor in results(contract, wide)])

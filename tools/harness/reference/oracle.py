@@ -252,9 +252,7 @@ class Oracle:
             return {"outputs": [], "full": False}
         base = self._set_with_outputs(slot["id"])
         answers = [
-            e.error(out, self.task["numeric"])
-            | {"ties": self.compare.describe_ties(e, out, base.args)}
-            | {"name": e.name, "dtype": e.dtype, "torch_error": t}
+            self.compare.compare_output(e, out, t, self.task["numeric"], base.args)
             for e, out, t in zip(base.expected, outs, base.torch_errors, strict=True)
         ]
         if slot["tag"] and known is None:

@@ -322,14 +322,14 @@ def run_once(
     if first:
         look_for_chance(contract, args, own, returned, inferred)
         look_for_read_outputs(contract, args, own)
-    if not first and contract.has_make_inputs:
+    elif contract.has_make_inputs:
         return counter, {}, {}
     expected, note = expected_outputs(contract, args)
-    if first and note:
-        inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
+    coarse: dict[str, float] = {}
     if first:
+        inferred += [f"The oracle computes in the task's own precision, not float64: {note}."] * bool(note)
         look_for_degenerate(contract, args, expected, partial(another, contract, dims, request, roles), inferred)
-    coarse = coarse_errors(contract, args, expected) if first and contract.get("rtol") is not None else {}
+        coarse = coarse_errors(contract, args, expected) if contract.get("rtol") is not None else {}
     for found in expected:
         check_count(contract, found, next(a.value.numel() for a in args if a.name == found.name), dims)
     return counter, {found.name: found.compared for found in expected}, coarse

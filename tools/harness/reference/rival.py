@@ -1,7 +1,7 @@
 """Loads another package's function for what a reference computes; a benchmark times it as well. Needs torch."""
 
 from harness.memory.input_ring import OutputVerdict
-from harness.reference.comparison import copy_arguments, expected_outputs, mark, native_outputs, results
+from harness.reference.comparison import compare_output, copy_arguments, expected_outputs, mark, native_outputs, results
 from harness.reference.contract import DTYPE_NAMES, Arg, Contract, ContractError, call_or_contract_error, import_source
 from harness.reference.determinism import is_equal
 
@@ -52,13 +52,8 @@ class OtherFunction(Contract):
                     f"{self.where} gives {one.name!r} as {DTYPE_NAMES.get(out.dtype, out.dtype)}, which is {one.dtype}",
                     wrong=at,
                 )
-            answer = {
-                "name": one.name,
-                "dtype": one.dtype,
-                "torch_error": one.error(native, numeric)["error"],
-                "ties": "",
-            }
-            verdict = OutputVerdict([answer | one.error(out, numeric)], numeric)
+            answer = compare_output(one, out, one.error(native, numeric)["error"], numeric, args)
+            verdict = OutputVerdict([answer], numeric)
             if not verdict.ok:
                 raise ContractError(
                     f"{self.where} does not compute {one.name!r} as the reference does: {verdict.reason}{self.hint}",

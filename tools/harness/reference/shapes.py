@@ -1,10 +1,9 @@
 """Calls a reference without values: the shapes, types and operations of a workload of any size, in seconds."""
 
-import contextlib
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 from unittest import mock
 
@@ -21,9 +20,8 @@ SHAPES_S = 12.0
 for each operation, so a reference of many small operations is quicker with values."""
 LARGE_PRODUCT = 10**8
 """Product of a workload's integer dims above which its shapes are determined before its values."""
-VALUE_OPERATIONS = {"cpu": 2e10}
-"""Kind of device -> operations that the checks of values may take: a few seconds."""
-GPU_OPERATIONS = 2e13
+CPU_OPERATIONS, GPU_OPERATIONS = 2e10, 2e13
+"""Operations that the checks of values may take: a few seconds."""
 ELEMENT_OPERATIONS = 10
 """Operations that the checks of an argument's element take as long as: it is drawn, copied, widened and compared."""
 VALUES_S = 15.0
@@ -87,24 +85,6 @@ def product_of_sizes(dims: dict) -> int:
     return math.prod(v for v in dims.values() if isinstance(v, int) and v > 0)
 
 
-@contextlib.contextmanager
-def without_values(end: float) -> Iterator[None]:
-    """Context in which new tensors have no values; no operation begins after `end` (`time.process_time`)."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    validates = torch.distributions.Distribution._validate_args
-    torch.distributions.Distribution.set_default_validate_args(False)  # It reads values.
-    try:
-        with (
-            mock.patch.object(torch.nn.Module, "_apply", apply_to_tensors),
-            FakeTensorMode(allow_non_fake_inputs=True),
-            Numbers(end),
-        ):
-            yield
-    finally:
-        torch.distributions.Distribution.set_default_validate_args(validates)
-
-
 class ShapedCall(NamedTuple):
     """Arguments without values at one set of dims."""
 
@@ -162,12 +142,17 @@ def calls_without_values(
     A workload that needs values, or more time, has the arguments that follow from those of the others, or is left out.
     The reference is imported for these calls alone: what it keeps of them must not reach a call with values.
     """
-    import torch._subclasses.fake_tensor  # noqa: F401  (its import takes seconds, which are not those of the calls)
+    # Its import takes seconds, which are not those of the calls.
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
     found: dict[str, ShapedCall] = {}
     needing: dict[str, dict] = {}
-    end = time.process_time() + SHAPES_S
-    with without_values(end):
+    with (
+        mock.patch.object(torch.distributions.Distribution, "_validate_args", False),  # It reads values.
+        mock.patch.object(torch.nn.Module, "_apply", apply_to_tensors),
+        FakeTensorMode(allow_non_fake_inputs=True),
+        Numbers(time.process_time() + SHAPES_S),
+    ):
         try:
             contract = Contract(text)
         except ContractError:
@@ -191,7 +176,7 @@ class ValueBudget:
     """The work that the checks of values may do on a kind of device, and its time."""
 
     def __init__(self, device: str):
-        self.left = VALUE_OPERATIONS.get(device, GPU_OPERATIONS)
+        self.left = CPU_OPERATIONS if device == "cpu" else GPU_OPERATIONS
         self.calls = CALLS_OF_FIRST
         self.begun = self.end = time.monotonic()
         self.work, self.pace = 0.0, 0.0
