@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal, cast
 
 from agents.artifacts import RoleName
@@ -19,7 +18,6 @@ from graph.report.content.phrases import render
 from graph.services import open_agents, open_index, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.specs import hardware_sheet
-from graph.workspace import folder as workspaces
 from tools.artifacts import Argument, Artifact, Task
 from tools.errors import SettingsError, UnusableTaskError
 from tools.executors.base import pick_device, reason_if_device_missing
@@ -112,13 +110,7 @@ def check(settings: Settings, announce: Callable[[ContractReport], None] = lambd
     from tools.judge.build import compile_baseline
 
     with ExitStack() as stack:
-        # A check that is killed leaves nothing among the workspaces.
-        elsewhere = str(Path(stack.enter_context(TemporaryDirectory(prefix="check-")), "workspaces"))
-        made = workspaces.create(settings)  # Refuses a name or a folder that a run could not have.
-        made.close()
-        made.discard()
-        scratch = settings.model_copy(update={"workspaces": elsewhere})
-        workspace, events, executor, _ = open_new_workspace(scratch, (), stack)
+        workspace, events, executor, _ = open_new_workspace(settings, (), stack)
         records, unset = workspace.records, list[str]()
         try:
             loaded = load_task(settings, executor, records.blobs)
@@ -142,7 +134,6 @@ def check(settings: Settings, announce: Callable[[ContractReport], None] = lambd
         )
         name, no_first_kernel = settings.sources(language.suffix).kernel, ""
         function = user_function.check_user_function(loaded, executor, records, settings.judge)
-        user_function.require_agreement(function, task.name)
         if task.baseline is None and not absent:
             # The lift costs nothing and is deterministic, so a refusal is found here.
             try:
@@ -160,10 +151,8 @@ def check(settings: Settings, announce: Callable[[ContractReport], None] = lambd
         feasibility.refuse_unaffordable(settings, task, wiki.or_bundled_methods(), agents)
         if not absent:
             hardware_sheet.refuse_unknown(settings, wiki, task, pick_device(executor.devices(), language.device))
-        contract = _contract(loaded.model_copy(update={"task": task}))
-        notes = (*task.inferred, *_default_stream_note(task, language))
         return CheckReport(
-            **contract.model_copy(update={"inferred": notes}).model_dump(),
+            **_contract(loaded.model_copy(update={"task": task})).model_dump(),
             compiler=compiler,
             traced=trace.group_launches(trace.read_trace(Path(settings.trace)), task, Path(settings.trace))
             if settings.trace
@@ -200,12 +189,13 @@ def _contract(loaded: LoadedTask) -> ContractReport:
         dims_range=task.dims_range,
         precision=task.numeric.precision,
         library=task.library or (),
-        inferred=task.inferred,
+        inferred=(*task.inferred, *_default_stream_note(task)),
     )
 
 
-def _default_stream_note(task: Task, language: Language) -> list[str]:
+def _default_stream_note(task: Task) -> list[str]:
     """Return the sentence that marks a GPU kernel which works on the default stream alone; empty: it does not."""
+    language = open_language(task.language)
     marked = language.device != "cpu" and task.baseline and not language.takes_stream(task.baseline)
     return [DEFAULT_STREAM_ONLY] if marked else []
 

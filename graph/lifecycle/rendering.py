@@ -10,11 +10,11 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from graph.artifacts import COMMIT_PROTOCOL, Closing, FinalBenchmark, VersionMemory
 from graph.budget.metering import MeteredExecutor
@@ -28,20 +28,18 @@ from graph.nodes.commits import (
     root_texts,
     version_message,
 )
+from graph.nodes.finish import final_benchmark
 from graph.nodes.gate_evidence import version_texts
 from graph.report import final
-from graph.report.content.view import function_doubts
 from graph.services import Services
 from graph.workspace import drift
 from graph.workspace.events import Events
 from graph.workspace.folder import Workspace
 from graph.workspace.versions import closing_of, masked_memories, memory_texts, read_versions
-from tools.artifacts import Interval, Record, Verdict
+from tools.artifacts import Record, Verdict
 from tools.environment import Environment, sources_digest
 from tools.errors import InfrastructureError, StorageError, WorkspaceError
 from tools.executors.base import Device, Executor, FinishedJob, Job
-from tools.gate.confirmation import with_graph_times
-from tools.gate.ranking import factors_over_function, rank_contestants
 from tools.store.records import record_key
 from tools.store.repository import Commit, Repository, commit_text
 from tools.tasks.loader import LoadedTask
@@ -234,19 +232,12 @@ class _Replay:
 
 def _require_factors_of_contest(closes: Record, services: Services) -> None:
     """Raise StorageError unless the factors over v0 and over the user's function follow from the final contest."""
-    final_benchmark = FinalBenchmark.model_validate(closes.payload)
-    contest, objective = services.records.get(closes.parents[0]), services.settings.judge.objective
-    graphs = with_graph_times(contest, "baseline", final_benchmark.best) if final_benchmark.by_graphs else None
-    ranked = rank_contestants(graphs or contest, objective, anchor="baseline", best=final_benchmark.best).overall
-    found = {name: placing.against_best for name, placing in ranked.items() if placing.against_best is not None}
-    own = factors_over_function(contest, objective, final_benchmark.best)
-    close = _are_close(final_benchmark.overall, found) and _are_close(final_benchmark.over_function, own)
-    if not close or final_benchmark.doubts != function_doubts(contest, services):
-        raise StorageError(f"its factors do not follow from the contest {contest.id}")
-
-
-def _are_close(said: Mapping[Any, Interval], found: Mapping[Any, Interval]) -> bool:
-    return said.keys() == found.keys() and all(found[name].is_close_to(factor) for name, factor in said.items())
+    said = FinalBenchmark.model_validate(closes.payload)
+    found = final_benchmark(services.records.get(closes.parents[0]), services, {})
+    factors, again = ({**one.overall, **one.over_function} for one in (said, found))
+    close = factors.keys() == again.keys() and all(again[name].is_close_to(factor) for name, factor in factors.items())
+    if not close or said.doubts != found.doubts:
+        raise StorageError(f"its factors do not follow from the contest {closes.parents[0]}")
 
 
 def _text_faults(found: str, expected: str) -> Iterator[str]:

@@ -100,7 +100,6 @@ def _run_new(
         function = user_function.check_user_function(
             loaded, executor, workspace.records, settings.judge, services.environment
         )
-        user_function.require_agreement(function, loaded.task.name)
         if function is not None:
             events.emit("remark", {"text": f"baseline: {function.sentence()}"})
         has_final_baseline = loaded.task.baseline is not None and not loaded.pinned

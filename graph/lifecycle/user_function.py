@@ -21,17 +21,15 @@ class FunctionCheck(Artifact):
     """What a few calls of the user's function showed."""
 
     call: str
-    status: Literal["agrees", "wrong", "not_timed"]
+    status: Literal["agrees", "not_timed"]
     reason: str = ""
-    """Why it could not be timed, or what it computes otherwise than the reference, as a sentence without an end."""
+    """Why it could not be timed, as a sentence without an end."""
     seconds: float | None = None
     """Weighted sum of the median times of a call of each workload, by the device's events on a GPU; None: not timed."""
     device: str = ""
 
     def sentence(self) -> str:
         """Return the result in one sentence."""
-        if self.status == "wrong":
-            return f"{self.reason}; correct the one that is wrong"
         if self.status == "not_timed":
             about = self.reason if self.reason.startswith(self.call) else f"{self.call}: {self.reason}"
             return f"{about}, so it is not timed"
@@ -66,7 +64,7 @@ def check_user_function(
     loaded: LoadedTask, executor: Executor, records: Records, policy: JudgeSettings, environment: str = ""
 ) -> FunctionCheck | None:
     """Check the task's own function with two inputs of each workload, and time it where the device of the task's
-    language is; None: the task names none."""
+    language is; None: the task names none. Raises SettingsError if it computes something else than the reference."""
     function, needed = loaded.task.baseline_function, open_language(loaded.task.language).device
     if function is None:
         return None
@@ -77,22 +75,15 @@ def check_user_function(
         record = judge.read_or_check_user_function(device.kind)
     except InfrastructureError as error:
         return FunctionCheck(call=function.call, status="not_timed", reason=str(error).rstrip("."))
-    return _function_check(function.call, record, device, absent)
+    return _function_check(loaded.task.name, function.call, record, device, absent)
 
 
-def _function_check(call: str, record: Record, device: Device, absent: str | None) -> FunctionCheck:
-    contest = confirmation.Contest.model_validate(record.payload)
-    result = contest.result
-    if USER_FUNCTION in result.wrong:
-        return FunctionCheck(call=call, status="wrong", reason=result.unavailable[USER_FUNCTION].rstrip("."))
+def _function_check(task: str, call: str, record: Record, device: Device, absent: str | None) -> FunctionCheck:
+    result = confirmation.Contest.model_validate(record.payload).result
     if reason := result.unavailable.get(USER_FUNCTION, "").rstrip("."):
+        if USER_FUNCTION in result.wrong:
+            raise SettingsError(f"{task}: task.yaml: baseline: {reason}; correct the one that is wrong, and run again")
         return FunctionCheck(call=call, status="not_timed", reason=f"{reason} ({absent})" if absent else reason)
     if absent:
         return FunctionCheck(call=call, status="agrees", reason=f"on the CPU, and not timed: {absent}")
     return FunctionCheck(call=call, status="agrees", seconds=user_function_seconds(record), device=device.name)
-
-
-def require_agreement(found: FunctionCheck | None, task: str) -> None:
-    """Raise SettingsError if the user's function computes something else than the reference."""
-    if found is not None and found.status == "wrong":
-        raise SettingsError(f"{task}: task.yaml: baseline: {found.sentence()}, and run again")

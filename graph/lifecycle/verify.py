@@ -423,7 +423,6 @@ def verify_over_function(repository: Repository, commit: Commit, machine: Machin
             return None
         clock, claimed = next(iter(factors.items()))
         policy, kernel = load(copy.root / "settings.yaml").judge, {"baseline": _kernel_at(copy, commit.id, task)}
-        outcome: Literal["agree", "disagree", "inconclusive"] = "disagree"
         for look in range(MAX_LOOKS):
             records = Records(Path(folder) / f"look-{look}")
             with open_executor(
@@ -436,7 +435,8 @@ def verify_over_function(repository: Repository, commit: Commit, machine: Machin
             if measured is None:
                 doubts = ranking.doubts_about_function(again, None, policy.objective)
                 return _verification(commit, "inconclusive", " ".join(doubts))
-            if (outcome := compare_speedups(claimed, measured)) != "disagree":
+            outcome = compare_speedups(claimed, measured)
+            if outcome != "disagree":
                 break
         said = f"claimed {format_speedup(claimed)} over the user's own function, measured {format_speedup(measured)}"
         if outcome == "disagree" and (

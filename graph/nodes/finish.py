@@ -10,7 +10,7 @@ from graph.nodes.commits import commit_report
 from graph.report import final
 from graph.report.content.phrases import gain_words, objective_words, stop_reason_words
 from graph.report.content.report_rows import proposal_records
-from graph.report.content.view import function_doubts, report_basis
+from graph.report.content.view import report_basis
 from graph.services import Services
 from graph.specs import hardware_sheet
 from graph.state import State
@@ -74,12 +74,11 @@ def _original_kernel(services: Services, others: Mapping[str, Candidate]) -> tup
 
 def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]) -> FinalBenchmark:
     """Return the final benchmark in a contest's record; `unfit`: contestants that were excluded -> the reason."""
-    contest = confirmation.Contest.model_validate(record.payload)
+    contest, objective = confirmation.Contest.model_validate(record.payload), services.settings.judge.objective
+    first = next((known for known in services.records if known.kind == "user_function"), None)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
     replayed = confirmation.with_graph_times(record, "baseline", best)
-    ranked = ranking.rank_contestants(
-        replayed or record, services.settings.judge.objective, anchor="baseline", best=best
-    )
+    ranked = ranking.rank_contestants(replayed or record, objective, anchor="baseline", best=best)
     return FinalBenchmark(
         best=best,
         standings=tuple(
@@ -93,12 +92,12 @@ def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]
             name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None
         },
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
-        objective_of=objective_words(services.settings.judge.objective, services.task),
+        objective_of=objective_words(objective, services.task),
         device_s=confirmation.device_seconds(record),
         host_bound=confirmation.host_bound_rounds(record),
         graph_s=confirmation.graph_seconds(record),
-        over_function=ranking.factors_over_function(record, services.settings.judge.objective, best),
-        doubts=function_doubts(record, services),
+        over_function=ranking.factors_over_function(record, objective, best),
+        doubts=ranking.doubts_about_function(record, first, objective) if services.task.baseline_function else (),
         uncaptured=confirmation.uncaptured(record),
         by_graphs=replayed is not None,
         unavailable={**contest.result.unavailable, **unfit},

@@ -19,7 +19,6 @@ FRAMEWORKS = ("eager", "compile", "max_autotune")
 """Torch's contestants in the order in which they are shown."""
 USER_FUNCTION = "user_function"
 """The user's own function (`Task.baseline_function`)."""
-_LABELS = {USER_FUNCTION: "your function"}
 FIRST_CHECK_SPREAD = 1.5
 """Factor by which the time of the user's function may differ from that of its first check, a few calls alone."""
 
@@ -33,7 +32,9 @@ def order_frameworks(names: Iterable[str]) -> tuple[str, ...]:
 
 def contestant_label(name: str) -> str:
     """Return the contestant's name as users read it, e.g. "torch max-autotune"."""
-    return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else _LABELS.get(name, name)
+    if name == USER_FUNCTION:
+        return "your function"
+    return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else name
 
 
 class Placing(Artifact):

@@ -11,7 +11,13 @@ from pydantic import Field
 
 from agents.models.ledger import Spending, exchange_records, sum_exchanges
 from graph.artifacts import FinalBenchmark, ReachedCap, VersionMemory
-from graph.report.content.phrases import comparison_words, contestant_words, gain_words, stop_reason_words
+from graph.report.content.phrases import (
+    comparison_words,
+    contestant_words,
+    gain_words,
+    over_function_words,
+    stop_reason_words,
+)
 from graph.state import State
 from graph.workspace import drift
 from graph.workspace import events as event_log
@@ -50,6 +56,8 @@ class Summary(Artifact):
     call the function pays for Python and its allocations."""
     doubts: tuple[str, ...] = ()
     """Sentences about the user's own function: why it was not timed, or why the factors over it may say little."""
+    own_function: str = Field(default="", exclude=True)
+    """Both in words."""
     verdicts: dict[str, str]
     """v<N> -> outcome; masked versions are left out."""
     commits: tuple[str, ...]
@@ -82,16 +90,6 @@ class Summary(Artifact):
         """Contestant in words -> its time / the best kernel's time in words."""
         return {contestant_words(name): comparison_words(_interval(*factor)) for name, factor in self.against.items()}
 
-    @property
-    def _own_function(self) -> str:
-        """The factors over the user's own function in words, the device's clock first, and what is doubtful about them;
-        empty: there is none."""
-        factors = {clock: comparison_words(_interval(*factor)) for clock, factor in self.over_function.items()}
-        words = ", ".join(factor if clock == "wall" else f"{factor} {clock}" for clock, factor in factors.items())
-        against = f"against {contestant_words(USER_FUNCTION)} {words}" if words else ""
-        said = (f"{doubt[0].lower()}{doubt[1:].rstrip('.')}" for doubt in self.doubts)
-        return "; ".join(filter(None, (against, *said)))
-
     def spent(self) -> str:
         """Return tokens, dollars and times of the run in one line."""
         device = "" if self.device_s is None else f", {self.device_s:.0f} s of it on the device"
@@ -103,11 +101,10 @@ class Summary(Artifact):
         page = Path(self.workspace) / "report.html"
         if self.status != "finished" or not page.exists():
             return ""
-        own = self._own_function
-        given = "v0" if own else "the kernel given"
-        factors = {given: comparison_words(_interval(self.speedup, *self.ci))} if self.speedup and self.ci else {}
-        rows = {f"over {name}": factor for name, factor in (factors | self._contestants).items()}
-        rows = {"your function": own, **rows} if own else rows
+        rows = {"your function": self.own_function} if self.own_function else {}
+        given = "over v0" if rows else "over the kernel given"
+        rows |= {given: comparison_words(_interval(self.speedup, *self.ci))} if self.speedup and self.ci else {}
+        rows |= {f"over {name}": factor for name, factor in self._contestants.items()}
         rows |= {"report": str(page), "workspace": self.workspace, "it stopped because": self.stopped_because}
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
 
@@ -129,8 +126,7 @@ class Summary(Artifact):
             why += f"; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` continues in a new run"
         raced = [f"against {name} {factor}" for name, factor in self._contestants.items()]
         ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"{why}{seen}"]
-        tail = "; ".join(ended)
-        tail = f"{self._own_function}; {tail}" if self._own_function else tail
+        tail = "; ".join(filter(None, [self.own_function.rstrip("."), *ended]))
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
         speedup = _interval(self.speedup, *(self.ci or (1 / UNBOUNDED_RATIO, UNBOUNDED_RATIO))) if accepted else None
@@ -171,10 +167,11 @@ def summarise(root: Path, state: State) -> Summary:
         ci=(overall.low, overall.high) if overall and overall.is_bounded else None,
         over_function={clock: (i.estimate, i.low, i.high) for clock, i in over_function.items()},
         doubts=benchmark.doubts if benchmark else (),
+        own_function=over_function_words(benchmark) if benchmark else "",
         against={
             name: (i.estimate, i.low, i.high)
             for name, i in overall_by_name.items()
-            if name not in ("baseline", *([USER_FUNCTION] if over_function else []))
+            if name != "baseline" and not (over_function and name == USER_FUNCTION)
         },
         verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0 and not m.masked},
         objective_of=benchmark.objective_of if benchmark else "",

@@ -45,7 +45,7 @@ from graph.specs import hardware_sheet
 from graph.state import State
 from graph.workspace.versions import lineage, read_versions
 from tools.artifacts import Interval, Record, Task, Verdict
-from tools.gate.ranking import FrameworkTimes, doubts_about_function
+from tools.gate.ranking import FrameworkTimes
 from tools.languages.base import UNTUNED_PHRASE
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
@@ -246,11 +246,3 @@ def retrospective_of(
         status: tuple(name for found, name in names_by_status if found == status)
         for status in get_args(AttributionStatus)
     }
-
-
-def function_doubts(contest: Record, services: Services) -> tuple[str, ...]:
-    """Return what is doubtful about the user's own function in the final contest; empty where the task names none."""
-    if services.task.baseline_function is None:
-        return ()
-    first = next((record for record in services.records if record.kind == "user_function"), None)
-    return doubts_about_function(contest, first, services.settings.judge.objective)

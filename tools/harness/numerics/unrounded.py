@@ -27,8 +27,8 @@ class RoundingWatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        first = args[0] if args else None
-        if isinstance(first, torch.Tensor) and first.dtype is torch.float64 and self._is_output(first):
+        into = args[0] if args and isinstance(args[0], torch.Tensor) and args[0].dtype is torch.float64 else None
+        if into is not None and into.untyped_storage().data_ptr() in self.addresses:
             args = _pytree.tree_map(lambda one: self.exact.get(one, one) if _is_narrow(one) else one, args)
         found = func(*args, **kwargs)
         if any(_is_narrow(one) for one in _pytree.tree_leaves(found)):
@@ -36,9 +36,6 @@ class RoundingWatch(TorchDispatchMode):
             with contextlib.suppress(Exception):
                 self._repeat(func, args, kwargs, found)
         return found
-
-    def _is_output(self, tensor: torch.Tensor) -> bool:
-        return tensor.untyped_storage().data_ptr() in self.addresses
 
     def _repeat(self, func, args: tuple, kwargs: dict, found) -> None:
         wide, options = _pytree.tree_map(self._widened, (args, kwargs))

@@ -171,6 +171,12 @@ class ExpectedOutput:
         return {"index": index[::-1], "got": repr(out[where].item()), "expected": repr(self.values[where].item())}
 
 
+def compare_output(expected: ExpectedOutput, out: torch.Tensor, torch_error, numeric: dict, args: list[Arg]) -> dict:
+    """Return what an OutputVerdict is reached from: the output's error beside torch's own."""
+    ties = {"ties": describe_ties(expected, out, args), "name": expected.name, "dtype": expected.dtype}
+    return expected.error(out, numeric) | ties | {"torch_error": torch_error}
+
+
 def describe_ties(expected: ExpectedOutput, out: torch.Tensor, args: list[Arg]) -> str:
     """Return ", ... ties ..." where integers that differ are indices into equal values of an input; else an empty
     text."""
@@ -178,37 +184,28 @@ def describe_ties(expected: ExpectedOutput, out: torch.Tensor, args: list[Arg]) 
         return ""
     right = expected.values.view(expected.shape).to(torch.int64)
     got = out.reshape(-1)[: expected.count].view(expected.shape).to(torch.int64)
-    for a in args:
-        for axis in range(a.value.dim() if a.is_read else 0):
-            rows = computable(a.value).movedim(axis, -1)
-            one, other = (index.unsqueeze(-1) for index in (right, got))
-            if rows.shape[:-1] != right.shape and right.dim() == rows.dim():
-                one, other = right.movedim(axis, -1), got.movedim(axis, -1)
-            if one.shape[:-1] != rows.shape[:-1] or not bool(((other >= 0) & (other < rows.shape[-1])).all()):
-                continue
-            if bool(((one < 0) | (one >= rows.shape[-1])).any()):
-                continue
-            equal = (one != other) & (rows.gather(-1, one) == rows.gather(-1, other))
-            if count := int(equal.sum()):
-                return f", of which {count} are ties: {a.name} holds equal values at both indices"
+    for a in (a for a in args if a.is_read and a.value.numel() and a.value.dim() - right.dim() in (0, 1)):
+        rows = computable(a.value)
+        for axis in range(rows.dim()):
+            both = torch.cat([one if one.dim() == rows.dim() else one.unsqueeze(axis) for one in (right, got)], axis)
+            is_index = both.narrow(axis, 0, 1).shape == rows.narrow(axis, 0, 1).shape and bool((both >= 0).all())
+            if is_index and int(both.max()) < rows.shape[axis]:
+                equal = torch.eq(*rows.gather(axis, both).chunk(2, axis)).view(right.shape) & (right != got)
+                if count := int(equal.sum()):
+                    return f", of which {count} are ties: {a.name} holds equal values at both indices"
     return ""
 
 
-def float64_copies(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
-    """Return copies of the arguments with floating tensors in float64; without `outputs`, output tensors are passed
-    through."""
-    wide = []
+def copy_arguments(args: list[Arg], *, wide: bool = False, outputs: bool = True) -> list[Arg]:
+    """Return the arguments with clones of their tensors, floating ones in float64 if `wide`; without `outputs`, output
+    tensors are passed through."""
+    copied = []
     for a in args:
         value = a.value
         if a.is_tensor and (outputs or a.role != "output"):
-            value = value.to(torch.float64, copy=True) if value.dtype.is_floating_point else value.clone()
-        wide.append(Arg(a.name, value, a.dtype, a.role))
-    return wide
-
-
-def copy_arguments(args: list[Arg]) -> list[Arg]:
-    """Return the arguments with clones of their tensors."""
-    return [Arg(a.name, a.value.clone() if a.is_tensor else a.value, a.dtype, a.role) for a in args]
+            value = value.to(torch.float64 if wide and value.dtype.is_floating_point else value.dtype, copy=True)
+        copied.append(Arg(a.name, value, a.dtype, a.role))
+    return copied
 
 
 def mark(args: list[Arg], integer: int = 0x5A) -> None:
@@ -233,7 +230,7 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
         names = ", ".join(a.name for a in outputs)
         raise ContractError(
             f"{contract.where} returned {len(returned)} tensors for {len(outputs)} outputs ({names}); "
-            f"return one for each output"
+            f"return one for each, or name the buffers of the others in `outputs`"
         )
     for tensor, a in zip(returned, outputs, strict=True):
         flat_ok = a.value.dim() == 1 and not contract.has_make_inputs and tensor.numel() <= a.value.numel()
@@ -256,21 +253,14 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
     why then."""
     outputs = [a for a in args if a.is_written]
     note = ""
-    wide = float64_copies(args, outputs=not contract.returns)
+    wide = copy_arguments(args, wide=True, outputs=not contract.returns)
     if not contract.returns:
         mark(wide)
     try:
         found, exact = _results_before_rounding(contract, wide)
-        lossy = {
-            a.name: t.dtype
-            for a, t, before in zip(outputs, found, exact, strict=True)
-            if a.value.dtype.is_floating_point and before is None and t.dtype is not torch.float64
-        }
-        note = (
-            f"the reference computes {', '.join(lossy)} in {next(iter(lossy.values()))} for inputs of any type"
-            if lossy
-            else ""
-        )
+        for a, one, before in zip(outputs, found, exact, strict=True):
+            if a.value.dtype.is_floating_point and before is None and one.dtype is not torch.float64:
+                note = f"the reference computes {a.name} in {one.dtype} for inputs of any type"
     except ContractError as error:
         note = f"the reference cannot run in float64 ({error})"
         wide = copy_arguments(args)
@@ -282,11 +272,11 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
         in_place = any(tensor is w.value for w in wide)
         if a.value.dtype.is_floating_point:
             # A reference may return the same buffer each time.
-            values = tensor.to(torch.float64) if in_place else tensor.to(torch.float64, copy=True)
+            values = tensor.to(torch.float64, copy=not in_place)
             if in_place and tensor.dtype is torch.float64:
                 written = tensor.view(torch.int64) != SENTINEL
         else:
-            values = tensor.to(a.value.dtype) if in_place else tensor.to(a.value.dtype, copy=True)
+            values = tensor.to(a.value.dtype, copy=not in_place)
             if in_place and bool((tensor == (0 if tensor.dtype is torch.bool else 0x5A)).any()):
                 written = tensor == _call_again(contract, args, a.name)
         written = None if written is None or bool(written.all()) else written

@@ -1,6 +1,5 @@
 """Reads the user's reference.py: the arguments that it makes, its outputs, and how it is called. Needs torch."""
 
-import contextlib
 import functools
 import hashlib
 import inspect
@@ -33,6 +32,8 @@ NO_GRADIENT = "does not require grad"
 """Part of torch's messages where a gradient is asked for that was not recorded."""
 CORRECTION_HINT = "; correct it there and run again"
 """End of a message about a mistake in reference.py; omitted where the sizes are not the user's own."""
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+"""Kinds of parameters that take an argument by its name."""
 GENERATED = "# ---- the code below makes the problem a task"
 """Beginning of the line after which the reference of a suite's problem holds our code."""
 
@@ -40,14 +41,11 @@ GENERATED = "# ---- the code below makes the problem a task"
 class ContractError(Exception):
     """A mistake in the user's reference: one sentence for the user, and in `log` the traceback where there is one."""
 
-    wrong = 0
-    """The input, from 1, for which a function computed something else than the reference; 0: it did not."""
-
-    def __init__(self, sentence: str, log: str = ""):
+    def __init__(self, sentence: str, log: str = "", wrong: int = 0):
+        """`wrong`: the input, from 1, for which a function computed something else than the reference; 0: it did
+        not."""
         super().__init__(sentence)
-        self.log = log
-        self.is_definite = False
-        """Whether the reference itself refuses, whatever the values."""
+        self.log, self.wrong = log, wrong
 
 
 class Arg:
@@ -111,38 +109,31 @@ def call_or_contract_error(what: str, function, /, *args, **kwargs):
             return function(*args, **kwargs)
     except ContractError:
         raise
-    except ModuleNotFoundError as error:
+    except BaseException as error:
+        raise ContractError(_failure_sentence(what, error), traceback.format_exc()) from error
+
+
+def _failure_sentence(what: str, error: BaseException) -> str:
+    """Return the sentence about an exception of the user's code `what`."""
+    if isinstance(error, ModuleNotFoundError):
         name = error.name or ""
         package = name.partition(".")[0]
         lack = f"the package {package!r}, which the Python of the jobs ({sys.executable}) lacks; pip install {package}"
         if package in sys.modules:
             lack = f"the module {name!r}, which the copy of {package!r} beside the task lacks; copy its file"
-        raise ContractError(f"{what} needs {lack} there", traceback.format_exc()) from error
-    except MemoryError as error:
-        raise ContractError(f"{what} does not fit in memory; make its dims smaller", traceback.format_exc()) from error
-    except BaseException as error:
-        out_of_memory = re.search(r"tried to allocate (\d+) bytes|can't allocate memory|not enough memory", str(error))
-        if out_of_memory:
-            amount = f" (it asked for {int(out_of_memory[1]):,} bytes)" if out_of_memory[1] else ""
-            raise ContractError(
-                f"{what} does not fit in memory{amount}; make its dims smaller", traceback.format_exc()
-            ) from error
-        if re.search(NO_GPU, str(error)):
-            remedy = "; make inputs on the CPU; the harness moves them to the kernel's device"
-            raise ContractError(
-                f"{what} asks for a GPU, but this process has none{_line_suffix(error)}"
-                f"{remedy if REFERENCE_FILE in what else ''}",
-                traceback.format_exc(),
-            ) from error
-        if getattr(error, "is_sentence", False):
-            refusal = ContractError(f"reference.py: {error}", traceback.format_exc())
-            refusal.is_definite = True
-            raise refusal from error
-        # The hint applies to the reference alone; a user cannot correct anything else that this function calls.
-        remedy = CORRECTION_HINT if REFERENCE_FILE in what else ""
-        raise ContractError(
-            f"{what} raised {first_line(error)}{_line_suffix(error)}{remedy}", traceback.format_exc()
-        ) from error
+        return f"{what} needs {lack} there"
+    out_of_memory = re.search(r"tried to allocate (\d+) bytes|can't allocate memory|not enough memory", str(error))
+    if out_of_memory or isinstance(error, MemoryError):
+        asked = f" (it asked for {int(out_of_memory[1]):,} bytes)" if out_of_memory and out_of_memory[1] else ""
+        return f"{what} does not fit in memory{asked}; make its dims smaller"
+    if getattr(error, "is_sentence", False):
+        return f"reference.py: {error}"
+    # A hint applies to the reference alone; a user cannot correct anything else that is called.
+    failed, hint = f"raised {first_line(error)}", CORRECTION_HINT
+    if re.search(NO_GPU, str(error)):
+        failed = "asks for a GPU, but this process has none"
+        hint = "; make inputs on the CPU; the harness moves them to the kernel's device"
+    return f"{what} {failed}{_line_suffix(error)}{hint if REFERENCE_FILE in what else ''}"
 
 
 def _line_suffix(error: BaseException) -> str:
@@ -212,13 +203,23 @@ def import_source(text: str, file: str) -> types.ModuleType:
 
 
 def interpret_triton() -> list[str]:
-    """Let Triton's interpreter run the kernels that are launched in this process, as there is no GPU; they are noted in
-    the list returned."""
+    """Let Triton's interpreter, if it is installed, run the kernels that are launched in this process, as there is no
+    GPU; they are noted in the list returned."""
     os.environ["TRITON_INTERPRET"] = "1"
-    from harness.numerics import narrow_floats
-
+    try:
+        from harness.numerics import narrow_floats
+    except ImportError:
+        return []
     narrow_floats.install()
     return narrow_floats.LAUNCHES
+
+
+def parameters_of(function) -> list[inspect.Parameter]:
+    """Return the function's parameters: one for any keywords if they cannot be read."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return [inspect.Parameter("unknown", inspect.Parameter.VAR_KEYWORD)]
 
 
 class Contract:
@@ -231,8 +232,7 @@ class Contract:
 
     def __init__(self, text: str):
         if re.search(r"^\s*(?:import|from) triton\b", text, re.M) and not torch.cuda.is_available():
-            with contextlib.suppress(ImportError):
-                interpret_triton()
+            interpret_triton()
         self.module = import_source(text, REFERENCE_FILE)
         self.function = getattr(self.module, "reference", None)
         if not callable(self.function):
@@ -298,9 +298,11 @@ class Contract:
                 value.is_nested or value.is_quantized or value.is_complex() or value.layout is not torch.strided
             )
             if unsupported or value.device.type == "meta":
-                kind = "nested" if value.is_nested else f"{value.layout}"
-                what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
-                raise ContractError(f"{self.where} returned {what}; return dense ones of real numbers")
+                what = "nested" if value.is_nested else f"{value.layout}"
+                raise ContractError(
+                    f"{self.where} returned a {what} tensor of {value.dtype} on the device {value.device.type}; return "
+                    f"dense ones of real numbers"
+                )
         if self.records_gradients:
             found = tuple(value.detach() for value in found)
         outputs = [a for a in args if a.is_written]
@@ -380,35 +382,21 @@ class Contract:
 
     def missing_arguments(self, args: list[Arg]) -> list[str]:
         """Return the function's required parameters that are not among these arguments."""
-        try:
-            parameters = inspect.signature(self.function).parameters.values()
-        except (TypeError, ValueError):
-            return []
         names = {a.name for a in args} | set(self.made)
-        required = [
-            p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-        ]
+        required = [p.name for p in parameters_of(self.function) if p.default is p.empty and p.kind in NAMED]
         return [name for name in required if name not in names]
 
     def _parameter_names(self) -> set[str] | None:
         """Return the names of the function's parameters; None if it accepts any keyword, or its signature cannot be
         read."""
-        try:
-            parameters = inspect.signature(self.function).parameters.values()
-        except (TypeError, ValueError):
-            return None
+        parameters = parameters_of(self.function)
         return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else {p.name for p in parameters}
-
-    def _takes_device(self) -> bool:
-        """Whether make_inputs takes `device`: making tensors there is quicker than moving them."""
-        try:
-            return "device" in inspect.signature(self.module.make_inputs).parameters
-        except (TypeError, ValueError):
-            return False
 
     def _arguments_from_make_inputs(self, dims: dict, seed: int) -> list[Arg]:
         """Make the arguments by the reference's make_inputs(dims, seed)."""
-        device_option = {"device": self.device} if self.device != "cpu" and self._takes_device() else {}
+        # Making tensors on the device is quicker than moving them.
+        takes_device = any(p.name == "device" for p in parameters_of(self.module.make_inputs))
+        device_option = {"device": self.device} if self.device != "cpu" and takes_device else {}
         recorded = RecordingDims(dims)
         try:
             made = call_or_contract_error(

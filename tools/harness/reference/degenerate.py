@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import torch
 
-from harness.reference.comparison import ExpectedOutput, copy_arguments, expected_outputs, native_outputs
+from harness.reference.comparison import ExpectedOutput, copy_arguments, expected_outputs
 from harness.reference.contract import Arg, Contract, ContractError, computable
 from harness.reference.determinism import is_equal
 
-IDLE_S = 3.0
-"""Seconds in which each input is replaced alone, to find those that change nothing."""
+DRAW_S = 3.0
+"""Seconds in which input sets are drawn to be compared."""
 INPUT_SETS = 8
-"""Input sets that are compared, at most; two or more even where they take longer than `IDLE_S`."""
+"""Input sets that are compared, at most; two or more even where they take longer than `DRAW_S`."""
 MOST_SORTED = 1 << 22
 """Elements of an input that is compared without regard to their order, at most."""
 COARSE = {"bfloat16": 8, "tf32": 11}
@@ -45,49 +45,27 @@ def coarse_errors(contract: Contract, args: list[Arg], expected: list[ExpectedOu
     return found
 
 
-def idle_inputs(contract: Contract, args: list[Arg], others: list[Arg]) -> list[str]:
-    """Return a sentence for each floating input of which other values alone change no output, as far as time allows."""
-    begin, outputs = time.monotonic(), native_outputs(contract, args)
-    outputs = [one.clone() for one in outputs]  # a reference may return the same buffer each time
-    idle = []
-    for at, (a, b) in enumerate(zip(args, others, strict=True)):
-        if not a.is_read or not a.value.dtype.is_floating_point or not a.value.numel():
-            continue
-        if time.monotonic() > begin + IDLE_S:
-            break
-        other = Arg(a.name, 2 * a.value + 1 if is_equal(a.value, b.value) else b.value, a.dtype, a.role)
-        try:
-            moved = native_outputs(contract, [*args[:at], other, *args[at + 1 :]])
-        except ContractError:
-            continue
-        if all(is_equal(one, now) for one, now in zip(outputs, moved, strict=True)):
-            idle.append(a.name)
-    return [f"Degenerate: other values of the input {name!r} alone change no output." for name in idle]
-
-
 def known_contents(args: list[Arg], draw: Callable[[int], list[Arg]], deadline: float) -> dict[str, str]:
     """Return name -> how an input returns for other seeds, so that a kernel could hold it itself.
 
     `draw` makes the arguments of a seed; it raises ContractError if it cannot. After `deadline` there is one other set.
     """
     seeds, found = random.Random(0), dict[str, str]()
-    contents = {a.name: ([fingerprint(a.value)], [values_of(a.value)]) for a in args if a.is_read and a.value.numel()}
-    for at in range(1, INPUT_SETS):
+    contents: dict[str, list[tuple[bytes, bytes]]] = {}
+    for at in range(INPUT_SETS):
         if at > 1 and time.monotonic() > deadline:
             break
         try:
-            drawn = draw(seeds.randrange(1 << 31))
+            drawn = draw(seeds.randrange(1 << 31)) if at else args
         except ContractError:
             break
-        for a in (a for a in drawn if a.name in contents):
-            whole, values = contents[a.name]
-            whole.append(fingerprint(a.value))
-            values.append(values_of(a.value) if len({*values}) == 1 else b"")
-    for name, (whole, values) in contents.items():
-        count, total = len({*whole}), len(whole)
+        for a in (a for a in drawn if a.is_read and a.value.numel()):
+            contents.setdefault(a.name, []).append((fingerprint(a.value), values_of(a.value)))
+    for name, seen in contents.items():
+        (count, alike), total = (len({*kind}) for kind in zip(*seen, strict=True)), len(seen)
         if count == 1 < total:
             found[name] = "the same content in all input sets"
-        elif values[0] and len({*values}) == 1 < total:
+        elif alike == 1 < total and seen[0][1]:
             found[name] = "the same values in another order in all input sets"
         elif 2 * count <= total:
             found[name] = f"one of {count} contents in each of {total} input sets"
@@ -128,17 +106,16 @@ def look_for_degenerate(
             varied.append(found)
     try:
         others = other()
-        inputs = [(a.value, b.value) for a, b in zip(args, others, strict=True) if a.is_read]
-        if inputs and all(is_equal(one, two) for one, two in inputs):
-            inferred.append(
-                "Degenerate: make_inputs gives the same inputs for every seed, so a kernel is checked on these alone."
-            )
-        if not inputs or all(is_equal(one, two) for one, two in inputs):
+        equal = {is_equal(a.value, b.value) for a, b in zip(args, others, strict=True) if a.is_read}
+        if False not in equal:
+            if equal:
+                inferred.append(
+                    "Degenerate: make_inputs gives the same inputs for every seed, so it is checked on these alone."
+                )
             return
         changed = {now.name: now for now in expected_outputs(contract, others)[0]}
     except ContractError:
         return
-    said = len(inferred)
     for found in varied:
         now = changed[found.name].values
         close = torch.finfo(getattr(torch, found.dtype)).eps ** 0.5 if found.floating else 0.0
@@ -150,5 +127,3 @@ def look_for_degenerate(
                 f"Degenerate: output {found.name!r} hardly depends on the inputs: other inputs change it by "
                 f"{error:.1e} at most, relative."
             )
-    if len(inferred) - said < len(varied):
-        inferred += idle_inputs(contract, args, others)

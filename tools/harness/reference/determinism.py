@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-from harness.reference.comparison import copy_arguments, float64_copies, mark, results
+from harness.reference.comparison import copy_arguments, mark, results
 from harness.reference.contract import Arg, Contract, ContractError, computable
 
 UNITS = 128
@@ -61,7 +61,7 @@ def is_reproducible(contract: Contract, args: list[Arg], *natives: tuple[torch.T
     calls = []
     try:
         for _ in range(2):
-            wide = float64_copies(args, outputs=not contract.returns)
+            wide = copy_arguments(args, wide=True, outputs=not contract.returns)
             if not contract.returns:
                 mark(wide)
             calls.append([tensor.clone() for tensor in results(contract, wide)])
@@ -127,10 +127,15 @@ def strayed(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     finite = one[torch.isfinite(one)].abs()
     middle = finite.median() if finite.numel() else 0.0
     distance = ((one - other).abs() / (one.abs() + middle)).nan_to_num(nan=torch.inf)
-    return torch.where((one == other) | ((one != one) & (other != other)), 0.0, distance)
+    return torch.where(is_equal_at(one, other), 0.0, distance)
 
 
 def is_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors have the same shape and equal elements, with NaN equal to NaN."""
+    return a.shape == b.shape and bool(is_equal_at(a, b).all())
+
+
+def is_equal_at(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return where two tensors of the same shape are equal, with NaN equal to NaN."""
     a, b = computable(a), computable(b)
-    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+    return (a == b) | ((a != a) & (b != b))

@@ -360,9 +360,8 @@ def compiled(
 ) -> InductorRecorder:
     """Compile the reference for these arguments and return the recorder with its code. Raises ContractError with the
     reason if torch.compile fails."""
-    takes = contract.takes
     kinds = [a.value.dtype for a in args if a.is_written]
-    given = {a.name: a.value for a in args if takes is None or contract.made or a.name in takes}
+    given = {a.name: a.value for a in args}
 
     def call_reference(given):
         found = contract.bind(given)()

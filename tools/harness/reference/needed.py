@@ -27,9 +27,9 @@ ROW_PARTS = 16
 """Parts of a row: if nearly every row needs its first or its last part, the rows are not searched further."""
 
 
-def needed_bytes(contract: Contract, args: list[Arg], seconds: float) -> int:
-    """Return the bytes of the inputs that any kernel must read plus those of the outputs that the reference defines; at
-    most the bytes of all tensors.
+def look_for_needed(contract: Contract, args: list[Arg], seconds: float) -> tuple[int, list[str]]:
+    """Return the bytes of the inputs that any kernel must read plus those of the outputs that the reference defines, at
+    most the bytes of all tensors; and the floating inputs of which no other values that were tried change an output.
 
     What cannot be determined in about `seconds` counts.
     """
@@ -37,7 +37,7 @@ def needed_bytes(contract: Contract, args: list[Arg], seconds: float) -> int:
     with contextlib.suppress(ContractError):
         call_or_contract_error("counting what must be read", probe.find_unread)
     spared = sum(int(probe.spared[a.name].sum()) * a.value.element_size() for a in args if a.name in probe.spared)
-    return total_bytes(args) - probe.undefined - spared
+    return total_bytes(args) - probe.undefined - spared, probe.idle
 
 
 class DependencyProbe(TorchDispatchMode):
@@ -53,6 +53,8 @@ class DependencyProbe(TorchDispatchMode):
         self.end, self.seconds = time.monotonic() + seconds, seconds
         self.spared: dict[str, torch.Tensor] = {}
         """Input -> mask of the elements that are shown to be unread."""
+        self.idle: list[str] = []
+        """Inputs of which no other values change an output."""
         self.undefined = 0
         """Bytes of the outputs that the reference does not write."""
         self.unchanged: dict[str, torch.Tensor] = {}
@@ -100,13 +102,14 @@ class DependencyProbe(TorchDispatchMode):
                     continue
             if name in self.unchanged or self.rows_that_change({name: torch.ones_like(mask)}).any():
                 self.spared[name] = mask
+            else:
+                self.idle += [name] * int(mask.all())
 
     def outputs_with(self, others: dict[str, torch.Tensor]) -> list[torch.Tensor]:
         """Return the outputs with `others` in place of the inputs of these names; of elements that are left as they
         are, how much they change."""
         args = [Arg(a.name, others.get(a.name, a.value), a.dtype, a.role) for a in self.wide]
-        given = [a.value for a in args if a.is_written]
-        names = [a.name for a in args if a.is_written]
+        given = [(a.name, a.value) for a in args if a.is_written]
         for a in args:
             a.value = a.value.clone() if a.is_written else a.value
         mark(args)
@@ -114,7 +117,7 @@ class DependencyProbe(TorchDispatchMode):
         found = [one.clone() if one.is_floating_point() else one.double() for one in results(self.contract, args)]
         return [
             torch.where(self.unchanged[name], one - before.to(one.dtype), one) if name in self.unchanged else one
-            for name, before, one in zip(names, given, found, strict=True)
+            for (name, before), one in zip(given, found, strict=True)
         ]
 
     def masks_without_gradient(self) -> dict[str, torch.Tensor]:

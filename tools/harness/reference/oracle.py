@@ -73,17 +73,14 @@ class Oracle:
         """Answer a ProbeResult, with the request's bound on memory; on a GPU, its free memory is the bound."""
         request = message["request"]
         set_precision("ieee")
-        if request["device"] != "cpu":
-            free = self.torch.cuda.mem_get_info()[0]
-            try:
-                return self.prober.probe({**request, "memory_bytes": free})
-            finally:
-                self.torch.cuda.empty_cache()
-        bound_memory(request["memory_bytes"])
+        on_gpu = request["device"] != "cpu"
+        memory = self.torch.cuda.mem_get_info()[0] if on_gpu else request["memory_bytes"]
+        bound_memory(0 if on_gpu else memory)
         try:
-            return self.prober.probe(request)
+            return self.prober.probe({**request, "memory_bytes": memory})
         finally:
             bound_memory(0)
+            self.torch.cuda.empty_cache()
 
     def begin_request(self, message: dict, fds) -> dict:
         """Begin a request: forget all sets and load the task's reference."""
@@ -119,7 +116,9 @@ class Oracle:
 
     def count_needed_bytes(self, message: dict, fds) -> dict:
         """Answer the bytes that a call must move: those on which a set's outputs depend, and those of the outputs."""
-        return {"bytes": self.needs.needed_bytes(self.loaded[1], self.sets[message["id"]].args, message["seconds"])}
+        return {
+            "bytes": self.needs.look_for_needed(self.loaded[1], self.sets[message["id"]].args, message["seconds"])[0]
+        }
 
     def compile_reference(self, message: dict, fds) -> dict:
         """Answer an InductorResult: torch.compile's code for the reference."""
@@ -253,9 +252,7 @@ class Oracle:
             return {"outputs": [], "full": False}
         base = self._set_with_outputs(slot["id"])
         answers = [
-            e.error(out, self.task["numeric"])
-            | {"ties": self.compare.describe_ties(e, out, base.args)}
-            | {"name": e.name, "dtype": e.dtype, "torch_error": t}
+            self.compare.compare_output(e, out, t, self.task["numeric"], base.args)
             for e, out, t in zip(base.expected, outs, base.torch_errors, strict=True)
         ]
         if slot["tag"] and known is None:
@@ -342,9 +339,8 @@ def transform(torch, args, distribution: str, seed: int) -> None:
             x = x * (4 * torch.finfo(a.value.dtype).tiny if a.value.dtype.itemsize == 1 else 1e-4)
         largest = torch.finfo(a.value.dtype).max
         # What is infinite, such as a mask, stays so.
-        a.value = torch.where(a.value.to(x.dtype).isinf(), a.value.to(x.dtype), x.clamp(-largest, largest)).to(
-            a.value.dtype
-        )
+        given = a.value.to(x.dtype)
+        a.value = torch.where(given.isinf(), given, x.clamp(-largest, largest)).to(a.value.dtype)
 
 
 def bound_memory(extra: int) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import torch
 
 from harness.reference.comparison import copy_arguments, mark
-from harness.reference.contract import Arg, Contract, ContractError, computable, is_same_view
+from harness.reference.contract import Arg, Contract, ContractError, is_same_view
 from harness.reference.dataflow import DataflowWatch
-from harness.reference.determinism import is_equal, is_equal_up_to_summation_order
+from harness.reference.determinism import is_equal, is_equal_at, is_equal_up_to_summation_order
 from harness.reference.structures import flatten
 
 SEED = 0x6B65726E656C
@@ -22,20 +22,20 @@ def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dic
     if not tensors:
         raise ContractError("there is no tensor among the arguments; a kernel needs at least one output")
     changed, outputs = (declared_names(contract, attribute, tensors) for attribute in ("inout", "outputs"))
+    roles = dict.fromkeys(tensors, "input") | dict.fromkeys(changed or (), "inout")
+    set_roles(args, roles)
+    if both := {*(changed or ())} & {*(outputs or ())}:
+        raise ContractError(
+            f"reference.py: {min(both)!r} is named in `inout` and in `outputs`; leave it in `inout` if the kernel "
+            f"reads what make_inputs puts there, else in `outputs`"
+        )
+    return roles | dict.fromkeys(seen_outputs(contract, args, inferred) if outputs is None else outputs, "output")
+
+
+def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
+    """Set the role of each argument; scalars have their own."""
     for a in args:
-        a.role = "inout" if a.name in (changed or ()) else ""
-    if changed is not None:
-        both = [name for name in changed if name in (outputs or ())]
-        if both:
-            raise ContractError(
-                f"reference.py: {both[0]!r} is named in `inout` and in `outputs`; leave it in `inout` if the kernel "
-                f"reads what make_inputs puts there, else in `outputs`"
-            )
-        if outputs is None:
-            outputs = outputs_besides(contract, args, inferred)
-    if outputs is None:
-        outputs = seen_outputs(contract, args, tensors, inferred)
-    return {name: "inout" if name in (changed or ()) else "output" if name in outputs else "input" for name in tensors}
+        a.role = roles[a.name] if a.is_tensor else "scalar"
 
 
 def declared_names(contract: Contract, attribute: str, tensors: list[str]) -> list[str] | None:
@@ -58,29 +58,9 @@ def declared_names(contract: Contract, attribute: str, tensors: list[str]) -> li
     return [name for known in found for name in known]
 
 
-def outputs_besides(contract: Contract, args: list[Arg], inferred: list[str]) -> list[str]:
-    """Return the outputs of a reference that names its in/out arguments alone: what else a call changes. Raises
-    ContractError if it returns more than these."""
-    own = copy_arguments(args)
-    returned = call_without_return_check(contract, own)
-    others = [
-        a.name
-        for a, b in zip(args, own, strict=True)
-        if a.is_tensor and a.role != "inout" and not is_equal(a.value, b.value)
-    ]
-    changed = [a for a in args if a.role == "inout"]
-    if returned is not None and [one.shape for one in returned] != [a.value.shape for a in changed]:
-        raise ContractError(
-            "reference.py: reference(...) returns more than its `inout` arguments; name the buffers of what it returns "
-            "in `outputs`"
-        )
-    if others:
-        inferred.append(f"{', '.join(others)}: output, because reference() changes it.")
-    return others
-
-
-def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferred: list[str]) -> list[str]:
-    """Return the names of the outputs as a call shows them, and append the reason to `inferred`."""
+def seen_outputs(contract: Contract, args: list[Arg], inferred: list[str]) -> list[str]:
+    """Return the names of the outputs as a call shows them, and append the reason to `inferred`. With in/out arguments,
+    they are what else it changes."""
     own = copy_arguments(args)
     returned = contract.call(own)
     flow = watch_call(contract, copy_arguments(args))
@@ -91,8 +71,10 @@ def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferr
     changed = [
         a.name
         for a, b in zip(args, own, strict=True)
-        if a.is_tensor and (a.name in written or not is_equal(a.value, b.value))
+        if a.role == "input" and (a.name in written or not is_equal(a.value, b.value))
     ]
+    if any(a.role == "inout" for a in args) and not changed:
+        return []
     if changed:
         inferred.append(f"{', '.join(changed)}: output, because reference() changes it.")
         return changed
@@ -235,18 +217,13 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
                     f"{tuple(after.value.shape)}, but make_inputs "
                     f"allocates {tuple(before.value.shape)}; make them the same"
                 )
-            old, new = computable(before.value), computable(after.value)
-            where = ~((old == new) | ((old != old) & (new != new)))
+            where = ~is_equal_at(before.value, after.value)
             if bool(where.any()):
                 written[after.name] = where
     flow = watch_call(contract, copy_arguments(args))
     only_read = flow.read - flow.written - {*written} if flow and not contract.returns else set()
-    if name := next((a.name for a in args if a.role == "output" and a.name in only_read), None):
-        raise ContractError(
-            f"reference.py: reference(...) reads {name!r} and does not write it, although `outputs` names it; take it "
-            f"out of `outputs` if the kernel only reads it"
-        )
-    name = next((a.name for a in args if a.role == "output" and flow and a.name in flow.updated), None)
+    used = flow.updated | only_read if flow else ()
+    name = next((a.name for a in args if a.role == "output" and a.name in used), None)
     if name is None and contract.returns and flow:
         # The outputs are declared, so only a read that changes the result counts, not a copy that is overwritten.
         taken = [a.name for a in args if a.role == "output" and a.name in flow.read]

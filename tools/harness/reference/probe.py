@@ -2,7 +2,6 @@
 
 import functools
 import math
-import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,20 +10,12 @@ import torch
 
 from harness.reference.comparison import ExpectedOutput, copy_arguments, expected_outputs, results
 from harness.reference.contract import CORRECTION_HINT, Arg, Contract, ContractError, format_dims, total_bytes
-from harness.reference.degenerate import IDLE_S, coarse_errors, known_contents, look_for_degenerate
+from harness.reference.degenerate import DRAW_S, coarse_errors, known_contents, look_for_degenerate
 from harness.reference.determinism import is_equal, look_for_chance
 from harness.reference.flops import FlopCounter, products
-from harness.reference.needed import needed_bytes
-from harness.reference.outputs import infer_roles, look_for_read_outputs
-from harness.reference.shapes import (
-    CALLS_OF_FIRST,
-    LARGE_PRODUCT,
-    DerivedCall,
-    ShapedCall,
-    ValueBudget,
-    calls_without_values,
-    product_of_sizes,
-)
+from harness.reference.needed import look_for_needed
+from harness.reference.outputs import infer_roles, look_for_read_outputs, set_roles
+from harness.reference.shapes import CALLS_OF_FIRST, ShapedCall, ValueBudget, calls_without_values, is_large
 from harness.reference.structures import flatten
 from harness.reference.user_function import published_package
 from harness.reference.workloads import build_arguments, check_dims, dims_range, requested_workloads
@@ -58,7 +49,7 @@ def probe(request: dict) -> dict:
     if request["tentative"]:
         return {"kind": "probe"} | try_tentative_sizes(with_values, request)
     contract, shaped = None, {}
-    if re.search(r"^large = True", text, re.MULTILINE) or has_large_sizes(requested_workloads(with_values(), request)):
+    if is_large(text, []) or is_large("", [w[1] for w in requested_workloads(with_values(), request)]):
         contract, shaped = calls_without_values(
             text, lambda found: [w[:2] for w in requested_workloads(found, request)], request["parameters"]
         )
@@ -75,10 +66,12 @@ def probe(request: dict) -> dict:
     inferred: list[str] = []
     if request["dims"] and contract.get("workloads"):
         inferred.append("The sizes of --dims are timed; the reference's own `workloads` are not.")
-    if unlike := names_of_unlike(workloads, shaped):
+    arguments = {name: [a.name for a in call.args] for name, call in shaped.items()}
+    first = arguments.get(workloads[0][0])
+    if unlike := [name for name, *_ in workloads if first and arguments.get(name, first) != first]:
         workloads = [one for one in workloads if one[0] not in unlike]
         inferred.append(f"Left out, as other arguments belong to these sizes: {', '.join(unlike)}.")
-    if derived := [name for name, call in shaped.items() if isinstance(call, DerivedCall)]:
+    if derived := [name for name, call in shaped.items() if call.counter is None]:
         inferred.append(
             f"The shapes at {len(derived)} of its sizes follow from those at the others: {', '.join(derived)}."
         )
@@ -87,27 +80,9 @@ def probe(request: dict) -> dict:
     except ContractError as error:
         if len(shaped) < len(workloads):
             raise
-        answer |= {"unusable": str(error), "error_log": error.log, "workloads": []}
-        for name, dims, weight, margin, _ in workloads:
-            add_operations(answer, shaped[name].counter)
-            answer["workloads"].append(describe_shaped_call(name, dims, weight, margin, shaped[name]))
+        answer |= {"unusable": str(error), "error_log": error.log}
+        answer |= describe_calls([(w, shaped[w[0]].args, shaped[w[0]].counter, {}) for w in workloads])
     return answer | {"inferred": inferred} | ({"restructured": True} if contract.made else {})
-
-
-def names_of_unlike(workloads: list[tuple], shaped: dict[str, ShapedCall]) -> list[str]:
-    """Return the workloads whose arguments have other names than those of the first, as far as calls without values
-    show them."""
-    arguments = {name: [a.name for a in call.args] for name, call in shaped.items()}
-    return (
-        [name for name, *_ in workloads if arguments.get(name, first) != first]
-        if (first := arguments.get(workloads[0][0]))
-        else []
-    )
-
-
-def has_large_sizes(workloads: list[tuple]) -> bool:
-    """Whether the integer dims of a workload (name, dims, ...) have a large product."""
-    return max((product_of_sizes(w[1]) for w in workloads), default=0) > LARGE_PRODUCT
 
 
 def look_at_values(
@@ -121,19 +96,18 @@ def look_at_values(
 
     Values are made at the workloads that their budget allows, in their order; the others have shapes alone.
     """
-    answer: dict = {"workloads": []}
+    calls, coarse = [], {}
     roles: dict[str, str] = {}
     budget = ValueBudget(request["device"])
-    begun, needed_s, draw_s = time.monotonic(), 2 * NEEDED_S, IDLE_S
+    begun, needed_s, draw_s = time.monotonic(), 2 * NEEDED_S, DRAW_S
     known: dict[tuple[str, str], list[str]] = {}
-    for call, dims in ((shaped.get(name), dims) for name, dims, *_ in workloads):
-        if call is not None:
-            require_memory(call.args, dims, request["memory_bytes"])
-    for name, dims, weight, margin, declared in workloads:
+    for call in (shaped[name] for name, *_ in workloads if name in shaped):
+        require_memory(call.args, call.dims, request["memory_bytes"])
+    for workload in workloads:
+        name, dims, *_, declared = workload
         call = shaped.get(name)
         if call is not None and not budget.affords(call):
-            add_operations(answer, call.counter)
-            answer["workloads"].append(describe_shaped_call(name, dims, weight, margin, call))
+            calls.append((workload, call.args, call.counter, {}))
             continue
         if call is None and time.monotonic() - begun > PATIENCE_S:
             raise ContractError(
@@ -150,9 +124,8 @@ def look_at_values(
             inferred += buffer_notes(contract, request, args) + structure_notes(contract)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
-        counter, compared, coarse = run_once(contract, args, dims, request, first=first, roles=roles, inferred=inferred)
-        add_operations(answer, counter)
-        answer.setdefault("coarse", coarse)
+        counter, compared, errors = run_once(contract, args, dims, request, first=first, roles=roles, inferred=inferred)
+        coarse |= errors
         before = time.monotonic()
         if first or draw_s > 0:
             draw = partial(another, contract, dims, request, roles)
@@ -160,48 +133,32 @@ def look_at_values(
                 known.setdefault((argument, how), []).append(name)
         draw_s -= time.monotonic() - before
         before = time.monotonic()
-        size = (
-            needed_bytes(contract, args, min(NEEDED_S, max(needed_s, 1.0)))
-            if declared is None
-            else check_declared_bytes(name, declared, args, inferred)
-        )
+        if first or declared is None:
+            size, idle = look_for_needed(contract, args, min(NEEDED_S, max(needed_s, 1.0)))
+            if first and not any(said.startswith("Degenerate") for said in inferred):
+                inferred += [f"Degenerate: other values of the input {name!r} alone change no output." for name in idle]
+        if declared is not None:
+            size = check_declared_bytes(name, declared, args, inferred)
         needed_s -= time.monotonic() - before
-        figures = {"weight": weight, "margin": margin, "flops": counter.total or None, "unique_bytes": size}
-        answer["workloads"].append(describe_workload(name, dims, args, compared) | figures)
-    inferred += known_content_notes(known)
+        calls.append((workload, args, counter, compared, size))
+    inferred += [
+        f"{KNOWN_CONTENT}`{argument}`: {how}, in {', '.join(names)}; a claim holds for it alone."
+        for (argument, how), names in known.items()
+    ]
     if not roles:
-        random = next((name for call in shaped.values() for name in call.random), None)
         inferred.append(
             "The reference's values are not checked yet (chance, changed inputs, constant outputs): at its sizes that "
             f"takes this {'CPU' if request['device'] == 'cpu' else 'GPU'} minutes; smaller --dims show them."
-            + f" It draws random numbers ({random}), which may not reach its outputs."
-            * bool(random)
         )
-    return answer
+    return describe_calls(calls) | {"coarse": coarse}
 
 
-def known_content_notes(known: dict[tuple[str, str], list[str]]) -> list[str]:
-    """Return a sentence for the arguments whose contents return in one way in the same workloads."""
-    alike: dict[tuple, list[str]] = {}
-    for (argument, how), workloads in known.items():
-        alike.setdefault((how, *workloads), []).append(f"`{argument}`")
-    return [
-        f"{KNOWN_CONTENT}{', '.join(arguments)}: {how}, in {', '.join(workloads)}; a claim holds for it alone."
-        for (how, *workloads), arguments in alike.items()
-    ]
-
-
-def add_operations(answer: dict, counter: FlopCounter) -> None:
-    """Add the operators of a call to `answer`, unless an earlier workload has."""
-    answer.setdefault("operations", counter.names)
-    answer.setdefault("products", products(counter.names))
-    answer.setdefault("product_type", counter.main_type())
-
-
-def describe_shaped_call(name: str, dims: dict, weight: float, margin: float | None, call: ShapedCall) -> dict:
-    """Return a workload without values as a ProbedWorkload: all of its bytes count as needed."""
-    figures = {"flops": call.counter.total or None, "unique_bytes": total_bytes(call.args)}
-    return describe_workload(name, dims, call.args, {}) | {"weight": weight, "margin": margin} | figures
+def describe_calls(calls: list[tuple]) -> dict:
+    """Return the fields of a ProbeResult for (workload, arguments, counter of operations, elements that are compared),
+    with the bytes that are needed at the end where they were looked for; the first call's operators stand for all."""
+    counter = next((call[2] for call in calls if call[2]), FlopCounter())
+    names = {"operations": counter.names, "products": products(counter.names), "product_type": counter.main_type()}
+    return names | {"workloads": [describe_workload(*call) for call in calls]}
 
 
 def look_for_operators(library: list[str]) -> None:
@@ -217,38 +174,37 @@ def look_for_operators(library: list[str]) -> None:
 def try_tentative_sizes(with_values: Callable[[], Contract], request: dict) -> dict:
     """Return for each list of sizes the first that the reference accepts, and its messages about the others before."""
     tried, refused = [], []
-    text, sizes = (
-        request["reference"],
-        [(format_dims(dims), dims) for choices in request["tentative"] for dims in choices],
-    )
-    is_large = re.search(r"^large = True", text, re.MULTILINE) or has_large_sizes(sizes)
-    shaped = calls_without_values(text, lambda _: sizes, request["parameters"])[1] if is_large else {}
+    sizes = [(format_dims(dims), dims) for choices in request["tentative"] for dims in choices]
+    shaped: dict[str, ShapedCall] = {}
+    memory = {"memory_bytes": 2 * request["memory_bytes"]}
+    if is_large(request["reference"], [dims for _, dims in sizes]):
+        _, shaped = calls_without_values(request["reference"], lambda _: sizes, request["parameters"])
     for choices in request["tentative"]:
         for dims in choices:
-            if (call := shaped.get(format_dims(dims))) is not None:
-                tried.append(describe_shaped_call(format_dims(dims), dims, 1.0, None, call))
-                break
-            try:
-                contract = with_values()
-                args = contract.build(dims, 1, request["parameters"], request["pointer_elements"])
-                require_memory(args, dims, request["memory_bytes"])
-                set_roles(args, request["roles"])
-                results(contract, args)
-            except ContractError as error:
-                refused.append(f"{format_dims(dims)} ({str(error).removesuffix(CORRECTION_HINT)})")
-                continue
-            tried.append(
-                describe_workload(format_dims(dims), dims, args, {})
-                | {"weight": 1.0, "flops": None, "unique_bytes": total_bytes(args)}
-            )
+            name = format_dims(dims)
+            if name in shaped:
+                call = shaped[name].args, shaped[name].counter
+            else:
+                try:
+                    call = another(with_values(), dims, request | memory, request["roles"], 1), None
+                    results(with_values(), call[0])
+                except ContractError as error:
+                    refused.append(f"{name} ({str(error).removesuffix(CORRECTION_HINT)})")
+                    continue
+            tried.append(describe_workload((name, dims, 1.0, None), *call, {}))
             break
     return {"tried": tried, "refused": refused}
 
 
-def describe_workload(name: str, dims: dict, args: list[Arg], compared: dict[str, int]) -> dict:
-    """Return a workload as a ProbedWorkload."""
-    arguments = [describe_argument(a, compared.get(a.name)) for a in args]
-    return {"name": name, "dims": dims, "arguments": arguments}
+def describe_workload(
+    workload: tuple, args: list[Arg], counter: FlopCounter | None, compared: dict[str, int], needed: int | None = None
+) -> dict:
+    """Return a workload as a ProbedWorkload; all of its bytes count if those that are `needed` are not known."""
+    return dict(zip(("name", "dims", "weight", "margin"), workload, strict=False)) | {
+        "arguments": [describe_argument(a, compared.get(a.name)) for a in args],
+        "flops": (counter and counter.total) or None,
+        "unique_bytes": total_bytes(args) if needed is None else needed,
+    }
 
 
 def describe_argument(a: Arg, compared: int | None) -> dict:
@@ -322,12 +278,6 @@ def check_declared_bytes(name: str, declared: int, args: list[Arg], inferred: li
     return declared
 
 
-def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
-    """Set the role of each argument; scalars have their own."""
-    for a in args:
-        a.role = roles[a.name] if a.is_tensor else "scalar"
-
-
 def run_once(
     contract: Contract,
     args: list[Arg],
@@ -372,14 +322,14 @@ def run_once(
     if first:
         look_for_chance(contract, args, own, returned, inferred)
         look_for_read_outputs(contract, args, own)
-    if not first and contract.has_make_inputs:
+    elif contract.has_make_inputs:
         return counter, {}, {}
     expected, note = expected_outputs(contract, args)
-    if first and note:
-        inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
+    coarse: dict[str, float] = {}
     if first:
+        inferred += [f"The oracle computes in the task's own precision, not float64: {note}."] * bool(note)
         look_for_degenerate(contract, args, expected, partial(another, contract, dims, request, roles), inferred)
-    coarse = coarse_errors(contract, args, expected) if first and contract.get("rtol") is not None else {}
+        coarse = coarse_errors(contract, args, expected) if contract.get("rtol") is not None else {}
     for found in expected:
         check_count(contract, found, next(a.value.numel() for a in args if a.name == found.name), dims)
     return counter, {found.name: found.compared for found in expected}, coarse

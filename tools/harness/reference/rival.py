@@ -1,7 +1,7 @@
 """Loads another package's function for what a reference computes; a benchmark times it as well. Needs torch."""
 
 from harness.memory.input_ring import OutputVerdict
-from harness.reference.comparison import copy_arguments, expected_outputs, mark, native_outputs, results
+from harness.reference.comparison import compare_output, copy_arguments, expected_outputs, mark, native_outputs, results
 from harness.reference.contract import DTYPE_NAMES, Arg, Contract, ContractError, call_or_contract_error, import_source
 from harness.reference.determinism import is_equal
 
@@ -15,7 +15,6 @@ class OtherFunction(Contract):
     """
 
     returns = False
-    inputs_checked = 0
     hint = ""
     """Advice at the end of the sentence about a wrong result."""
 
@@ -29,12 +28,11 @@ class OtherFunction(Contract):
         """Names of the tensors that make_inputs gave with requires_grad."""
         return self.reference.leaves
 
-    def check(self, args: list[Arg], numeric: dict) -> None:
+    def check(self, args: list[Arg], numeric: dict, at: int) -> None:
         """Raise ContractError unless the function computes the reference's result as accurately as a kernel must.
 
-        It must fill its outputs in their dtypes and leave its inputs unchanged.
+        It must fill its outputs in their dtypes and leave its inputs unchanged. `at` is the number of the input.
         """
-        self.inputs_checked += 1
         if missing := self.missing_arguments(args):
             raise ContractError(
                 f"{self.where} takes {missing[0]!r}, but the reference's arguments are "
@@ -47,28 +45,20 @@ class OtherFunction(Contract):
         found = results(self, own)
         for before, after in zip(args, own, strict=True):
             if before.is_tensor and before.role == "input" and not is_equal(before.value, after.value):
-                raise self._wrong(f"{self.where} changes its input {before.name!r}; let it work on a copy")
+                raise ContractError(f"{self.where} changes its input {before.name!r}; let it work on a copy", wrong=at)
         for one, out, native in zip(expected, found, torch, strict=True):
             if DTYPE_NAMES.get(out.dtype) != one.dtype:
-                raise self._wrong(
-                    f"{self.where} gives {one.name!r} as {DTYPE_NAMES.get(out.dtype, out.dtype)}, which is {one.dtype}"
+                raise ContractError(
+                    f"{self.where} gives {one.name!r} as {DTYPE_NAMES.get(out.dtype, out.dtype)}, which is {one.dtype}",
+                    wrong=at,
                 )
-            answer = {
-                "name": one.name,
-                "dtype": one.dtype,
-                "torch_error": one.error(native, numeric)["error"],
-                "ties": "",
-            }
-            verdict = OutputVerdict([answer | one.error(out, numeric)], numeric)
+            answer = compare_output(one, out, one.error(native, numeric)["error"], numeric, args)
+            verdict = OutputVerdict([answer], numeric)
             if not verdict.ok:
-                raise self._wrong(
-                    f"{self.where} does not compute {one.name!r} as the reference does: {verdict.reason}{self.hint}"
+                raise ContractError(
+                    f"{self.where} does not compute {one.name!r} as the reference does: {verdict.reason}{self.hint}",
+                    wrong=at,
                 )
-
-    def _wrong(self, sentence: str) -> ContractError:
-        error = ContractError(sentence)
-        error.wrong = self.inputs_checked
-        return error
 
 
 class Rival(OtherFunction):

@@ -16,9 +16,8 @@ def parts_of(value) -> dict | None:
     """Return the parts of a dict, list, tuple or dataclass by the end of their names; None for any other value."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # What a constructor computed beside the fields belongs to this one input set as well.
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)} | (
-            {} if isinstance(value, dict) else getattr(value, "__dict__", {})
-        )
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return fields | getattr(value, "__dict__", {})
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return value._asdict()
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):

@@ -18,12 +18,11 @@ from pathlib import Path
 import torch
 
 from harness.capture.targets import operator_signature
-from harness.reference.contract import Arg, Contract, ContractError, call_or_contract_error
+from harness.reference.contract import NAMED, Arg, Contract, ContractError, call_or_contract_error
 from harness.reference.rival import OtherFunction
 from harness.reference.structures import FIXED
 
 BUILD_LIMIT_S = 240.0
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class UserFunction(OtherFunction):
@@ -34,10 +33,8 @@ class UserFunction(OtherFunction):
     place.
     """
 
-    def __init__(self, given: dict, reference: Contract, device: str, launches: list[str]):
+    def __init__(self, given: dict, reference: Contract, device: str):
         self.where, self.reference = given["call"], reference
-        self.launches, self.is_interpreted = launches, False
-        """`launches`: see `interpret_triton`; `is_interpreted`: whether a checked call added to them."""
         self.has_make_inputs, self.takes = reference.has_make_inputs, None
         self.names: list[str] | None = None
         """The arguments of a call, in its order; None: not known yet."""
@@ -58,51 +55,39 @@ class UserFunction(OtherFunction):
     def missing_arguments(self, args: list[Arg]) -> list[str]:
         """Decide how the function is called with these arguments; ContractError where it cannot be."""
         self._match_weights(args)
-        numbers = {a.name for a in args if not a.is_tensor} | {
-            name for name, one in self.made.items() if isinstance(one, FIXED) and all(a.name != name for a in args)
-        }
-        outputs = {a.name for a in args if a.role == "output"}
-        every = [name for name in self.made or [a.name for a in args] if name not in self.weights]
-        tensors, inputs = ([n for n in every if n not in left_out] for left_out in (numbers, outputs))
-        parameters = self.signature or []
-        plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        required = [p for p in plain if p.default is p.empty]
-        named = {p.name for p in plain if p.kind is not p.POSITIONAL_ONLY} & {*every}
-        if any(p.kind is p.VAR_KEYWORD for p in parameters):
-            named |= {*inputs}
-        if named and all(p.name in named for p in required):
+        given = {a.name: a for a in args}
+        every = [name for name in self.made or given if name not in self.weights]
+        inputs = [name for name in every if name not in given or given[name].role != "output"]
+        tensors = [
+            name
+            for name in every
+            if (given[name].is_tensor if name in given else not isinstance(self.made[name], FIXED))
+        ]
+        read = [name for name in inputs if name in tensors]
+        signature = self.signature or _documented_signature(self.function.__doc__ or "")
+        kinds = {p.name: p.kind for p in signature.parameters.values()}
+        names = {name for name, kind in kinds.items() if kind in NAMED}
+        names |= {*inputs} if inspect.Parameter.VAR_KEYWORD in kinds.values() else set()
+        named = [name for name in every if name in names]
+        if named and _accepts(signature, **dict.fromkeys(named)):
             # apply() of an autograd function takes no names, and has the order of forward().
-            in_order = [p.name for p in itertools.takewhile(lambda p: p.name in named, plain)]
-            self.names = [name for name in every if name in named] if self.by_name else in_order
+            self.names = named if self.by_name else [*itertools.takewhile(named.__contains__, kinds)]
             return []
         self.by_name = False
-        at_least, at_most = sum(p.kind in POSITIONAL for p in required), sum(p.kind in POSITIONAL for p in plain)
-        if self.signature is None:
-            at_least, at_most = self._counted_in_docstring(len(every))
-        elif any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            at_most = len(every)
-        read = [name for name in inputs if name in tensors]
         choices = (read, inputs, every, tensors) if self.signature is None else (inputs, read, every, tensors)
-        fitting = [names for names in choices if at_least <= len(names) <= at_most]
-        if not fitting or any(p.kind is p.KEYWORD_ONLY for p in required):
-            takes = ", ".join(p.name for p in parameters) or f"{at_least} arguments"
+        self.names = next((chosen for chosen in choices if _accepts(signature, *chosen)), None)
+        if self.names is None:
             raise ContractError(
-                f"{self.where} takes ({takes}), and the reference's arguments are ({', '.join(every)}); give both the "
-                f"same names"
+                f"{self.where} takes ({', '.join(kinds)}), and the reference's arguments are ({', '.join(every)}); "
+                f"give both the same names"
             )
-        self.names = fitting[0]
         return []
-
-    def _counted_in_docstring(self, most: int) -> tuple[int, int]:
-        """Return the least and the largest number of arguments of a function in C++, whose docstring says it."""
-        said = re.search(r"\w\(([^()]*)\) ->", self.function.__doc__ or "")
-        return (said[1].count(":"),) * 2 if said else (0, most)
 
     def _match_weights(self, args: list[Arg]) -> None:
         if self.module is None:
             return
         own = {name: key for key in self.module.state_dict(keep_vars=True) for name in _argument_names(key)}
-        forward = {p.name for p in self.signature or ()}
+        forward = self.signature.parameters if self.signature else ()
         self.weights = {a.name: own[a.name] for a in args if a.is_tensor and a.name in own and a.name not in forward}
         trained = [key for key, _ in self.module.named_parameters() if key not in self.weights.values()]
         if trained:
@@ -110,13 +95,6 @@ class UserFunction(OtherFunction):
                 f" (no argument of the reference is called like its parameter {trained[0]}, which keeps the "
                 f"constructor's values)"
             )
-
-    def _call_function(self, args: list[Arg]):
-        before = len(self.launches)
-        try:
-            return super()._call_function(args)
-        finally:
-            self.is_interpreted |= len(self.launches) > before
 
     def callee(self, given: dict):
         """Return the function; of a module whose weights are among the arguments, a copy with these in their places."""
@@ -135,7 +113,7 @@ class UserFunction(OtherFunction):
         return module
 
     def fill(self, function, given: dict):
-        given = given | self.arrange(given)
+        given = self.arrange(given)
         if self.by_name:
             return functools.partial(function, **{name: given[name] for name in self.names})
         return functools.partial(function, *(given[name] for name in self.names))
@@ -156,11 +134,11 @@ def published_package(module: str) -> str:
 
 
 def _has_digest(path: str, known) -> bool:
-    try:
-        found = hashlib.sha256(Path(path).read_bytes()).digest()
-    except OSError:
+    if known is None or not Path(path).is_file():
         return False
-    return known is not None and base64.urlsafe_b64encode(found).decode().rstrip("=") == known.value
+    return (
+        base64.urlsafe_b64encode(hashlib.sha256(Path(path).read_bytes()).digest()).decode().rstrip("=") == known.value
+    )
 
 
 def _argument_names(key: str) -> tuple[str, str]:
@@ -169,14 +147,28 @@ def _argument_names(key: str) -> tuple[str, str]:
     return flat, f"state_{flat}"
 
 
-def _signature(function, skipped: int = 0) -> list[inspect.Parameter] | None:
-    """Return the function's parameters without the first `skipped`; None if they cannot be read."""
+def _signature(function, skipped: int = 0) -> inspect.Signature | None:
+    """Return the function's signature without the first `skipped` parameters; None if it cannot be read."""
     overload = getattr(function, "_opoverload", None)
     try:
         signature = inspect.signature(function) if overload is None else operator_signature(overload)
-        return list(signature.parameters.values())[skipped:]
+        return signature.replace(parameters=[*signature.parameters.values()][skipped:])
     except (TypeError, ValueError):
         return None
+
+
+def _documented_signature(text: str) -> inspect.Signature:
+    """Return as many parameters without names as the docstring of a function in C++ says, else any number."""
+    said = re.search(r"\w\(([^()]*)\) ->", text)
+    kind = inspect.Parameter.POSITIONAL_ONLY if said else inspect.Parameter.VAR_POSITIONAL
+    return inspect.Signature([inspect.Parameter(f"arg{at}", kind) for at in range(said[1].count(":") if said else 1)])
+
+
+def _accepts(signature: inspect.Signature, *names, **named) -> bool:
+    try:
+        return bool(signature.bind(*names, **named))
+    except TypeError:
+        return False
 
 
 def _named_object(given: dict):

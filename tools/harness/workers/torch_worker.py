@@ -47,6 +47,8 @@ class TorchBackend:
         self.calls: list[dict] = []
         """The arguments at each address, and `bound` the call with them."""
         self.bound: list[partial] = []
+        self.launches: list[str] = []
+        """Kernels that Triton's interpreter ran in place of a GPU; where there are any, no time says anything."""
         self.copied: list[list[tuple]] = []
         """(tensor, its content) of each argument of each call that is not where the inputs lie: it is changed by the
         call, or has other strides there."""
@@ -88,7 +90,7 @@ class TorchBackend:
         self.device, self.arena = message["device"], None
         if self.device == "cpu":
             self.flush = trampoline.load_flush_function(Path.cwd())
-        if self.device != "cpu":
+        else:
             from harness.memory import cuda_driver
 
             self.torch.cuda.init()
@@ -101,11 +103,8 @@ class TorchBackend:
         if self.mode in COMPILE_MODES:
             self._import_compiler()
         elif message["function"]:
-            launches = []
-            if self.device == "cpu":
-                with contextlib.suppress(ImportError):
-                    launches = self.contract.interpret_triton()
-            self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device, launches)
+            self.launches = self.contract.interpret_triton() if self.device == "cpu" else []
+            self.rival = self.user_functions.UserFunction(message["function"], self.reference, self.device)
         elif self.mode != "eager":
             self.rival = self.rivals.Rival(self.task["rivals"]["source"], self.mode, self.reference)
         return {}
@@ -132,7 +131,7 @@ class TorchBackend:
         torch._dynamo.reset()
         self.timed = copy.copy(self.reference)
         self.timed.function = torch.compile(self.reference.function, dynamic=False, mode=COMPILE_MODES[self.mode])
-        self.bound = [self.timed.bind(call) for call in self.calls]
+        self._bind()
         try:
             self.bound[0]()
         except Exception:
@@ -184,26 +183,28 @@ class TorchBackend:
         self.calls = [{a.name: a.value for a in args} for args in sets]
         if self.reference.mentions_gradients and self.rival is None:
             self.reference.call(self.copy_arguments(sets[0]))
-        if self.mode in COMPILE_MODES:
-            self.compile_for_inputs()
-            return {"has_copies": any(self.copied)}
         if self.rival:
             # Two sets of inputs, because a result that is cached for one must not be correct for the other.
-            self.rival.inputs_checked = 0
-            for args in sets[:2]:
-                self.rival.check(args, self.task["numeric"])
+            for at, args in enumerate(sets[:2], start=1):
+                self.rival.check(args, self.task["numeric"], at)
             if self.device != "cpu":
                 torch.cuda.empty_cache()
-        self.timed = self.rival or self.reference
-        self.bound = [self.timed.bind(call) for call in self.calls]
-        return {"interpreted": getattr(self.rival, "is_interpreted", False), "has_copies": any(self.copied)}
+        if self.mode in COMPILE_MODES:
+            self.compile_for_inputs()
+        else:
+            self.timed = self.rival or self.reference
+            self._bind()
+        return {"interpreted": bool(self.launches), "has_copies": any(self.copied)}
 
     def set_scalars(self, message: dict, fds) -> dict:
         """Replace the scalars at each address by those of new inputs."""
         for call, scalars in zip(self.calls, message["scalars"], strict=True):
             call.update(scalars)
-        self.bound = [self.timed.bind(call) for call in self.calls]
+        self._bind()
         return {}
+
+    def _bind(self) -> None:
+        self.bound = [self.timed.bind(call) for call in self.calls]
 
     def restore(self, message: dict, fds) -> dict:
         """Give the copied arguments of the calls in the train their content again; on a CPU, none of it stays in a
@@ -296,13 +297,12 @@ def own_copy(content, strides: tuple[int, ...]) -> tuple:
     """Return (a tensor with this content and these strides, what of it is to be written, its content), where a
     dimension of stride 0 is written once. Overlapping strides are not kept."""
     part = content[tuple(slice(0, 1) if step == 0 else slice(None) for step in strides)]
-    length = 1 + sum((size - 1) * step for size, step in zip(part.shape, strides, strict=True))
-    if length < part.numel() or not part.numel():
+    own = content.new_empty_strided(part.shape, strides)
+    if own.untyped_storage().nbytes() < part.nbytes:
         own = content.clone()
         return own, own, content
-    memory = content.new_zeros(length)
-    memory.as_strided(part.shape, strides).copy_(part)
-    return memory.as_strided(content.shape, strides), memory.as_strided(part.shape, strides), part
+    own.copy_(part)
+    return own.as_strided(content.shape, strides), own, part
 
 
 def error_answer(error: Exception) -> dict:

@@ -106,9 +106,7 @@ def test_shapes_of_a_large_workload_are_found_without_values(asker: Asker) -> No
     assert (seen.workloads[0].flops or 0) > 2 * 40000**3 and not seen.unusable
     assert "aten.mm" in seen.products and not any("not checked" in one for one in seen.inferred)
     alone = asker.probe(LARGE, {"M": 40000}, memory=1 << 40)
-    assert any(
-        "values are not checked yet" in one and "draws random numbers (uniform_)" in one for one in alone.inferred
-    )
+    assert any("values are not checked yet" in one for one in alone.inferred)
 
 
 @pytest.mark.parametrize("size", ["int(x.max())", "math.ceil(1 + 2 * rate)", "len(range(round(x.mean().item()), 4))"])
@@ -153,29 +151,6 @@ def test_shapes_that_need_values_follow_from_those_that_do_not(asker: Asker) -> 
     assert seen.workloads[0].flops is None and seen.workloads[2].flops
     assert any("follow from those at the others: mixed." in one for one in seen.inferred)
     assert any("other arguments belong to these sizes: more." in one for one in seen.inferred)
-
-
-GRU = """
-import torch
-outputs = ["out"]
-workloads = [{"dims": {"steps": 300}}]
-
-def make_inputs(dims, seed):
-    torch.manual_seed(seed)
-    return {"x": torch.randn(64, dims["steps"], 16), "out": torch.zeros(64, dims["steps"], 128)}
-
-def reference(x, out):
-    torch.manual_seed(0)
-    return torch.nn.GRU(16, 128, 2, batch_first=True)(x)[0]
-"""
-
-
-def test_a_recurrent_layer_without_values_costs_what_its_steps_cost(asker: Asker) -> None:
-    """Its shapes are found by one step."""
-    stepped, shaped = asker.probe(GRU), asker.probe(f"large = True\n{GRU}")
-    assert [any("not checked yet" in one for one in seen.inferred) for seen in (stepped, shaped)] == [False, True]
-    assert [a.shape for a in shaped.workloads[0].arguments] == [a.shape for a in stepped.workloads[0].arguments]
-    assert shaped.workloads[0].flops == pytest.approx(stepped.workloads[0].flops, rel=0.05)
 
 
 def test_a_contract_is_known_where_its_values_are_refused(asker: Asker) -> None:
@@ -419,10 +394,10 @@ DECLARED = 'outputs = "out"'
             "out.copy_(x + b)",
             IN_PLACE,
             'outputs = "b", "out"',
-            ["reads 'b'", "take it out of `outputs` if the kernel only"],
+            ["reads its output 'b'", "take it out of `outputs` if the kernel only"],
         ),
         ("x += 1", X, 'inout = "x"; outputs = "x"', ["'x' is named in `inout` and in `outputs`"]),
-        ("x += 1; return x, x.sum(0)", X, 'inout = "x"', ["returns more than its `inout`", "`outputs`"]),
+        ("x += 1; return x, x.sum(0)", X, 'inout = "x"', ["returned 2 tensors for 1 outputs (x)", "`outputs`"]),
         ("return x + torch.rand_like(x)", f"{X}, {OUT}", DECLARED, ["gives another 'out' when it is called again"]),
         ("return 2 * x + out", f"{X}, {OUT}", DECLARED, ["reads its output 'out' before writing it"]),
         ("return x.to_sparse()", f"{X}, {OUT}", DECLARED, ["returned a torch.sparse_coo tensor"]),

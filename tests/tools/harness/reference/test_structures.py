@@ -67,7 +67,7 @@ def test_an_input_set_is_put_together_as_it_was_made_after_others_were(make: str
     first, second = (contract.build({}, seed, [], 0) for seed in (1, 2))
     for args in (first, second, first):
         x = args[0].value
-        (found,) = contract.call(comparison.float64_copies(args))
+        (found,) = contract.call(comparison.copy_arguments(args, wide=True))
         assert torch.allclose(found, 2 * x.double()) and found.dtype is torch.float64
 
 

@@ -97,8 +97,8 @@ def checked(source: str | dict[str, str], call: str = "mine:f", reference: str =
         a.role = "output" if a.name == "out" else "input" if a.is_tensor else "scalar"
     files = {"mine.py": source} if isinstance(source, str) else source
     given = {"call": call, "files": files, "init": (), "build": (), **more}
-    function = module("reference.user_function").UserFunction(given, contract, "cpu", [])
-    function.check(args, NUMERIC)
+    function = module("reference.user_function").UserFunction(given, contract, "cpu")
+    function.check(args, NUMERIC, 1)
     function.bind({a.name: a.value for a in args})()
     return function
 
