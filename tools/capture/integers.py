@@ -68,7 +68,7 @@ def recorded_arguments(contract: ObservedContract) -> list[TaskArgument]:
     whole = list[TaskArgument]()
     for argument in (a for a in contract.arguments if a.path in contract.sample.tensors):
         contents = [call.content(argument.path) for call in calls]
-        is_float, alike = "float" in argument.dtype, len({(one.two_values, bool(one.zlib)) for one in contents}) == 1
+        is_float, alike = "float" in argument.dtype, len({(one.few_values, bool(one.zlib)) for one in contents}) == 1
         if contents[0].zlib and (not is_float or (alike and argument.role == "input")):
             whole.append(argument)
     return whole
