@@ -9,7 +9,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -87,7 +87,6 @@ class ObservedCall(Artifact):
     """Index of the first tensor in the same memory."""
     result_within: tuple[int, ...] = ()
     """Index of the argument in whose memory a result lies, or -1."""
-    launches: tuple[dict[str, Any], ...] = ()
     grid: tuple[int, ...] = ()
     options: dict[str, int | float | bool] = {}
     constexprs: tuple[str, ...] = ()
@@ -151,7 +150,6 @@ class Observation(Artifact):
     command: tuple[str, ...]
     groups: tuple[CallGroup, ...]
     """Longest total duration first."""
-    processes: int
     apart: dict[str, int]
     """Why calls were not recorded -> their number."""
     problems: tuple[str, ...]
@@ -182,7 +180,6 @@ def read_observation(recorded: Recorded, target: str) -> Observation:
         **(described or {"form": "function", "parameters": {}}),
         command=recorded.command,
         groups=tuple(sorted(groups, key=lambda group: -group.total_s)),
-        processes=sum(bool(record["classes"]) for record in records),
         apart=sum((Counter(record["apart"]) for record in records), Counter()),
         problems=tuple(dict.fromkeys(problem for record in records for problem in record["problems"])),
         modules={name: file for record in records for name, file in record["modules"].items()},
