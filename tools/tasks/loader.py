@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from tools.artifacts import (
     Artifact,
@@ -53,6 +53,7 @@ BASELINE_FOLDER = "baseline"
 """Folder of a task with the user's own files."""
 PROBE_LIMIT_S = 300.0
 """Time limit of a probe, which imports torch and calls the reference once in float64 on each workload."""
+ModelType = TypeVar("ModelType", bound=BaseModel)
 _MAX_SOURCE_BYTES = 4 << 20
 """Largest size of a source file in bytes."""
 
@@ -549,19 +550,19 @@ def read_source(path: Path) -> str:
 
 
 def _read_task_yaml(path: Path) -> TaskSettings:
-    if not path.exists():
-        return TaskSettings()
+    return read_yaml_model(path, TaskSettings) if path.exists() else TaskSettings()
+
+
+def read_yaml_model(path: Path, kind: type[ModelType]) -> ModelType:
+    """Return a file of YAML as a model; SettingsError for each fault in it."""
     import yaml
 
-    text = read_source(path)
     try:
-        data = read_yaml(text)
+        return kind.model_validate(read_yaml(read_source(path)))
     except yaml.YAMLError as error:
         raise SettingsError(yaml_fault(path, error)) from None
-    try:
-        return TaskSettings.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(validation_sentences(error, TaskSettings, f"{path}: ")) from None
+        raise SettingsError(validation_sentences(error, kind, f"{path}: ")) from None
 
 
 # ---------------------------------------------------------------- the workspace's copy
