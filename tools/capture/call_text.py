@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from tools.capture.contract import ObservedContract, identifier, new_results
 from tools.capture.observation import PARTS, ObservedValue
-
-FILL = "FILL:"
+from tools.tasks.draft import FILL
 
 
 class CallText:

@@ -8,11 +8,12 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from tools.capture.call_text import FILL, CallText
+from tools.capture.call_text import CallText
 from tools.capture.contract import ObservedContract, TaskArgument
 from tools.capture.integers import RECORDED_INTEGERS, fit_recorded_calls, recorded_arguments, reorderings, stored_type
 from tools.capture.observation import Content
 from tools.capture.user_code import is_pure_torch, is_torch, needed_statements, text_of_statements
+from tools.tasks.draft import FILL
 
 NOISE = 1e18
 """A value above this comes from memory that the program had not written yet."""

@@ -10,24 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from tools.artifacts import Artifact, digest
-from tools.capture.call_text import FILL, CallText
+from tools.capture.call_text import CallText
 from tools.capture.contract import ObservedContract, identifier, infer_contract
 from tools.capture.observation import Observation, read_observation
 from tools.capture.program import run_program
 from tools.capture.reference_text import reference_text
 from tools.capture.user_code import is_torch, needed_statements, text_of_statements
-from tools.errors import SettingsError
+from tools.tasks.draft import CONFIG, refuse_used_folder, write_draft
 from tools.tasks.python_file import project_files
 
 CALL = "observed_call"
 """Name of the baseline's module and function where the user's own cannot be called with the task's arguments."""
 MAX_LOADED_BYTES = 4 << 20
-MAX_SHOWN_FILES = 12
-CONFIG = """\
-task: .
-# models: {default: {provider: anthropic, model: claude-opus-5-5}}
-# budget: {usd: 10}
-"""
 
 
 class CapturedTask(Artifact):
@@ -49,8 +43,7 @@ def capture(program: Sequence[str], target: str, out: Path | None, python: str =
     """
     target = target_in_script(program, target)
     folder = out or Path(identifier(re.split(r"[:.]", target)[-1]))
-    if folder.exists() and any(folder.iterdir()):
-        raise SettingsError(f"{folder}: is not empty; capture overwrites nothing, so name another folder with --out")
+    refuse_used_folder(folder)
     return write_captured_task(read_observation(run_program(program, target, python), target), folder)
 
 
@@ -86,16 +79,9 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
         "config.yaml": CONFIG,
         "captured.json": json.dumps(_evidence(contract, baseline, reference), indent=1) + "\n",
     }
-    for path, content in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(content, encoding="utf-8")
-    copied = [path for path in files if path.startswith("baseline/")]
-    shown = sorted(path for path in files if path not in copied or len(copied) <= MAX_SHOWN_FILES)
-    shown += [f"{len(copied)} files below baseline/"] * (len(copied) > MAX_SHOWN_FILES)
-    lines = [*_summary(contract), f"written: {', '.join(shown)}; baseline: {baseline}"]
-    for path in ("reference.py", f"baseline/{CALL}.py"):
-        numbered = enumerate(files.get(path, "").splitlines(), 1)
-        lines += [f"to fill: {path}:{at}: {line.split(FILL, 1)[1].strip()}" for at, line in numbered if FILL in line]
+    own = sorted(path for path in files if not path.startswith("baseline/"))
+    written = f"written: {', '.join(own)} and {len(files) - len(own)} files below baseline/; baseline: {baseline}"
+    lines = [*_summary(contract), written, *(f"to fill: {one}" for one in write_draft(folder, files))]
     return CapturedTask(folder=str(folder), lines=(*lines, f"then: python -m graph check {folder}"))
 
 

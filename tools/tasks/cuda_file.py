@@ -18,13 +18,12 @@ from tools.errors import SettingsError
 from tools.executors.protocol import Parameter
 from tools.languages.cpp_signature import STREAM_TYPE
 from tools.languages.cpp_source import ENTRY, CppSource, function_declarator, walk
+from tools.tasks.draft import FILL
 from tools.tasks.loader import read_source
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-FILL = "FILL:"
-"""Begins what is left to the user, in every file that `init` writes."""
 EXTENSION = '''\
 """Builds {source} as an extension of torch where that is not done, and has its {name}."""
 
