@@ -42,7 +42,8 @@ class TaskWorkload(Artifact):
     median_s: float
     share: float
     """Of the time of all observed calls."""
-    groups: tuple[CallGroup, ...]
+    recorded: tuple[ObservedCall, ...]
+    """Those of the calls that were recorded in full."""
 
 
 class ObservedContract(Artifact):
@@ -61,7 +62,12 @@ class ObservedContract(Artifact):
     @property
     def sample(self) -> ObservedCall:
         """A call of the first workload."""
-        return self.workloads[0].groups[0].calls[0]
+        return self.workloads[0].recorded[0]
+
+    @property
+    def recorded(self) -> list[ObservedCall]:
+        """All calls that were recorded in full, those of the workloads that are timed first."""
+        return [call for workload in (*self.workloads, *self.left_out) for call in workload.recorded]
 
     def named(self, *roles: str) -> tuple[str, ...]:
         """Return the names of the arguments with one of these roles."""
@@ -232,7 +238,7 @@ def _workloads(groups: Sequence[CallGroup], sizes: _Sizes, total_s: float) -> li
                 calls=count,
                 median_s=spent / count,
                 share=spent / total_s,
-                groups=tuple(members),
+                recorded=tuple(call for group in members for call in group.calls),
             )
         )
     return sorted(workloads, key=lambda workload: -workload.share)

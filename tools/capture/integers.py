@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
+from tools.capture.observation import ObservedCall
 from tools.errors import SettingsError
 
 MOST_TEXT = 1 << 16
@@ -64,12 +65,11 @@ def mixed(values, random, apart):
 
 def recorded_arguments(contract: ObservedContract) -> list[TaskArgument]:
     """Return the arguments whose content was recorded whole: integers, and floats of the same two values."""
-    calls = [call for workload in contract.workloads for group in workload.groups for call in group.calls]
     whole = list[TaskArgument]()
     for argument in (a for a in contract.arguments if a.path in contract.sample.tensors):
-        contents = [call.content(argument.path) for call in calls]
-        is_float, alike = "float" in argument.dtype, len({(one.few_values, bool(one.zlib)) for one in contents}) == 1
-        if contents[0].zlib and (not is_float or (alike and argument.role == "input")):
+        contents = [call.content(argument.path) for w in contract.workloads for call in w.recorded]
+        is_mask = argument.role == "input" and len({(one.few_values, bool(one.zlib)) for one in contents}) == 1
+        if contents[0].zlib and ("float" not in argument.dtype or is_mask):
             whole.append(argument)
     return whole
 
@@ -79,14 +79,10 @@ def stored_type(argument: TaskArgument) -> str:
     return "bool" if "float" in argument.dtype else argument.dtype
 
 
-def recorded_calls(workload: TaskWorkload, arguments: Sequence[TaskArgument]) -> list[dict[str, str]]:
-    """Return the contents of the recorded arguments by name, of each different call of a workload."""
-    calls = []
-    for call in (call for group in workload.groups for call in group.calls):
-        contents = {a.name: call.content(a.path).zlib for a in arguments}
-        if all(contents.values()) and contents not in calls:
-            calls.append(contents)
-    return calls
+def recorded_calls(calls: Sequence[ObservedCall], arguments: Sequence[TaskArgument]) -> list[dict[str, str]]:
+    """Return the contents of the recorded arguments by name, of each different call that has all of them."""
+    contents = [{a.name: call.content(a.path).zlib for a in arguments} for call in calls]
+    return [one for at, one in enumerate(contents) if all(one.values()) and one not in contents[:at]]
 
 
 def fit_recorded_calls(
@@ -99,7 +95,8 @@ def fit_recorded_calls(
     """
     chosen: dict[tuple[int | float, ...], list[dict[str, str]]] = {}
     length, kept = 0, list[TaskWorkload]()
-    numbered = [(turn, w, call) for w in contract.workloads for turn, call in enumerate(recorded_calls(w, arguments))]
+    by_workload = ((w, enumerate(recorded_calls(w.recorded, arguments))) for w in contract.workloads)
+    numbered = [(turn, w, call) for w, calls in by_workload for turn, call in calls]
     for turn, workload, call in sorted(numbered, key=lambda one: one[0]):
         size = sum(map(len, call.values()))
         if length + size < MOST_TEXT and (turn == 0 or workload in kept):
@@ -120,22 +117,8 @@ def reorderings(contract: ObservedContract, arguments: Sequence[TaskArgument]) -
     `drawn` with repetition, `mixed`, or `apart` if mixed but all different), judged by all that was recorded of it."""
     import numpy
 
-    calls = [
-        call
-        for workload in (*contract.workloads, *contract.left_out)
-        for group in workload.groups
-        for call in group.calls
-        if all(call.content(a.path).zlib for a in arguments)
-    ]
-    arrays = {
-        a.name: [
-            numpy.frombuffer(zlib.decompress(base64.b64decode(call.content(a.path).zlib)), stored_type(a)).reshape(
-                call.leaves[a.path].shape
-            )
-            for call in calls
-        ]
-        for a in arguments
-    }
+    calls = [call for call in contract.recorded if recorded_calls([call], arguments)]
+    arrays = {a.name: [_array(call, a) for call in calls] for a in arguments}
     forms = {a.name: "kept" if a.role == "inout" else _form(arrays[a.name]) for a in arguments}
     for one, other in itertools.permutations(forms, 2):
         pairs = list(zip(arrays[one], arrays[other], strict=True))
@@ -162,6 +145,14 @@ def reorderings(contract: ObservedContract, arguments: Sequence[TaskArgument]) -
         elif is_plain:
             orders |= dict.fromkeys(names, "mixed" if "sums" in map(forms.get, names) else "apart")
     return {name: (form, orders.get(name, "permuted")) for name, form in forms.items()}
+
+
+def _array(call: ObservedCall, argument: TaskArgument) -> Any:
+    """Return the recorded content of an argument."""
+    import numpy
+
+    data = zlib.decompress(base64.b64decode(call.content(argument.path).zlib))
+    return numpy.frombuffer(data, stored_type(argument)).reshape(call.leaves[argument.path].shape)
 
 
 def _form(arrays: Sequence[Any]) -> str:

@@ -157,8 +157,7 @@ def draw(contract: ObservedContract, argument: TaskArgument, notes: list[str], *
             return made
         low, high = map(_number, contract.sample.content(argument.path).few_values)
         return f"torch.where({made}, {high}, {low}).to({dtype})"
-    groups = (group for workload in (*contract.workloads, *contract.left_out) for group in workload.groups)
-    contents = [call.content(argument.path) for group in groups for call in group.calls]
+    contents = [call.content(argument.path) for call in contract.recorded]
     made = _drawn_values(contents, shape, argument.dtype) + turned
     if "int" in argument.dtype:
         notes.append(

@@ -113,9 +113,9 @@ def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str
 def _evidence(contract: ObservedContract, baseline: str, reference: str) -> dict[str, object]:
     """Return captured.json: the digest of reference.py, and each statement of the task with what was seen; no
     environment, and of the values of tensors neither the integers, which stand in reference.py, nor floats."""
-    groups: Any = {"__all__": {"groups"}}
-    left_out: Any = {"observation": {"groups", "parameters", "modules"}, "workloads": groups, "left_out": groups}
-    samples = [w.groups[0].calls[0].model_dump(mode="json", exclude_defaults=True) for w in contract.workloads]
+    calls: Any = {"__all__": {"recorded"}}
+    left_out: Any = {"observation": {"groups", "parameters", "modules"}, "workloads": calls, "left_out": calls}
+    samples = [w.recorded[0].model_dump(mode="json", exclude_defaults=True) for w in contract.workloads]
     stated = contract.model_dump(mode="json", exclude=left_out)
     return {"baseline": baseline, "reference_sha256": digest(reference), **stated, "calls": samples}
 

@@ -2,11 +2,11 @@
 
 import ast
 import builtins
+import contextlib
 import functools
-import importlib.abc
-import importlib.util
 import os
 import sys
+from importlib import machinery
 from pathlib import Path
 
 from harness.capture.recorder import Recorder
@@ -16,28 +16,6 @@ VARIABLE = "KERNELWRIGHT_CAPTURE"
 """Environment variable "FOLDER\\nTARGET" of an observed process and its children."""
 HOOK = "__kernelwright_observe__"
 _recorder = None
-
-
-class ObservingFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules of `watched` (name -> call) by the finders that come after it."""
-
-    watched: dict = {}
-
-    def find_spec(self, name, path, target=None):
-        """Return the module's spec with a loader that calls, or None for any other module."""
-        if name not in self.watched:
-            return None
-        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, others), None)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                self.watched[name](module)
-
-            spec.loader.exec_module = exec_module
-        return spec
 
 
 def start() -> None:
@@ -66,8 +44,19 @@ def start() -> None:
 
         runpy._get_code_from_file, runpy._get_module_details = code_of_file, details
         setattr(builtins, HOOK, observe)
-    ObservingFinder.watched = watched
-    sys.meta_path.insert(0, ObservingFinder())
+    for loader in (machinery.SourceFileLoader, machinery.ExtensionFileLoader):
+        loader.exec_module = watched_import(loader.exec_module, watched)
+
+
+def watched_import(execute, watched: dict):
+    """Return a loader's `exec_module`, extended to call what watches the module (name -> call)."""
+
+    @functools.wraps(execute)
+    def exec_module(loader, module):
+        execute(loader, module)
+        watched.get(module.__name__, str)(module)
+
+    return exec_module
 
 
 def observe(value):
@@ -115,17 +104,17 @@ def recorded_launch(run):
 
 def watch_autotuner(module) -> None:
     """Mark the trials of an autotuner."""
-    bench = module.Autotuner._bench
+    module.Autotuner._bench = trials()(module.Autotuner._bench)
 
-    @functools.wraps(bench)
-    def marked(*args, **kwargs):
-        _recorder.tuning += 1
-        try:
-            return bench(*args, **kwargs)
-        finally:
-            _recorder.tuning -= 1
 
-    module.Autotuner._bench = marked
+@contextlib.contextmanager
+def trials():
+    """Mark the calls within as trials."""
+    _recorder.tuning += 1
+    try:
+        yield
+    finally:
+        _recorder.tuning -= 1
 
 
 def watch_operator(torch, target) -> None:
