@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,8 +32,7 @@ def recorded(name, dims, seed, dtype, shape):
         return values
     pieces = values.long().diff() if form == "sums" else values.long()  # A rising list is sums of its gaps.
     rows, random = len(pieces), torch.Generator().manual_seed(seed * 1_000_003 + len(pieces))
-    again = torch.randint(rows, (rows,), generator=random)
-    pieces = pieces[again if order == "drawn" else torch.randperm(rows, generator=random)]
+    pieces = pieces[torch.randperm(rows, generator=random)]
     if order in ("mixed", "apart"):
         pieces = mixed(pieces, random, order == "apart" and len(pieces.unique()) == rows)
     if form == "sums":
@@ -114,9 +112,7 @@ def fit_recorded_calls(
 
 def reorderings(contract: ObservedContract, arguments: Sequence[TaskArgument]) -> dict[str, tuple[str, str]]:
     """Return for each argument its form (`rows`, `ids`, `sums`, or `kept`) and how its rows are redrawn (`permuted`,
-    `drawn` with repetition, `mixed`, or `apart` if mixed but all different), judged by all that was recorded of it."""
-    import numpy
-
+    `mixed`, or `apart` if mixed but all different), judged by all that was recorded of it."""
     calls = [call for call in contract.recorded if recorded_calls([call], arguments)]
     arrays = {a.name: [_array(call, a) for call in calls] for a in arguments}
     forms = {a.name: "kept" if a.role == "inout" else _form(arrays[a.name]) for a in arguments}
@@ -126,23 +122,14 @@ def reorderings(contract: ObservedContract, arguments: Sequence[TaskArgument]) -
         beside = forms[one] == "sums" != forms[other] and all(a.shape[:1] == b.shape[:1] for a, b in pairs)
         if beside or all(_tells_of(a, b.astype(int)) for a, b in pairs):
             forms |= dict.fromkeys((one, other), "kept")
-    # What adds up to the size of something must still do so.
-    extents = {size for call in calls for leaf in call.leaves.values() for size in (*leaf.shape, leaf.value)}
     groups: dict[tuple[int, ...], list[str]] = {}
-    for name, found in arrays.items():
-        if found[0].ndim:
-            groups.setdefault(tuple(len(a) - (forms[name] == "sums") for a in found), []).append(name)
+    for name in (name for name, found in arrays.items() if found[0].ndim):
+        groups.setdefault(tuple(len(a) - (forms[name] == "sums") for a in arrays[name]), []).append(name)
     orders = dict[str, str]()
     for names in groups.values():
-        members = [a for name in names for a in arrays[name]]
         if any(forms[name] == "kept" for name in names):
             forms |= dict.fromkeys(names, "kept")
-        is_plain = all(a.ndim == 1 and bool((a >= 0).all()) for a in members)
-        is_distribution = "sums" not in map(forms.get, names) and not any(int(a.sum()) in extents for a in members)
-        repeats = all(len(numpy.unique(a)) * 4 <= a.size for a in members)
-        if is_distribution and (repeats if is_plain else not any(all(map(_own_values, arrays[n])) for n in names)):
-            orders |= dict.fromkeys(names, "drawn")
-        elif is_plain:
+        if all(a.ndim == 1 and bool((a >= 0).all()) for name in names for a in arrays[name]):
             orders |= dict.fromkeys(names, "mixed" if "sums" in map(forms.get, names) else "apart")
     return {name: (form, orders.get(name, "permuted")) for name, form in forms.items()}
 
@@ -181,10 +168,3 @@ def _tells_of(one: Any, other: Any) -> bool:
         return False
     ordered = one.reshape(-1)[other.reshape(-1)]
     return bool((ordered[1:] >= ordered[:-1]).all()) and one.size > 2
-
-
-def _own_values(array: Any) -> bool:
-    """Whether each row of integers has one of its own, as where rows name pages that they write."""
-    rows = [{*row[row >= 0].tolist()} for row in array.reshape(len(array), -1)]
-    shared = Counter(value for row in rows for value in row)
-    return all(any(shared[value] == 1 for value in row) for row in rows if row)
