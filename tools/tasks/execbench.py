@@ -17,10 +17,9 @@ from typing import Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from tools.artifacts import DType
-from tools.cli.suggestions import suggest_or_list
+from tools.artifacts import Dims, DType
 from tools.cli.validation import validation_sentences
-from tools.contracts.dims import parse_workloads
+from tools.contracts.dims import with_sizes
 from tools.errors import SettingsError
 from tools.tasks.loader import default_suite_language, read_source, task_yaml_text
 from tools.tasks.safetensors import read_integers
@@ -248,20 +247,14 @@ class ExecBench(SuiteFormat):
         recorded, drawn = _read_recorded(suite_workloads, file)
         variable = [name for name, axis in definition.axes.items() if axis.type == "var"]
         numbers = [name for name, tensor in definition.inputs.items() if tensor.shape is None]
-        dims: list[dict[str, int | float]] = [
+        given: list[Dims] = [
             {**w.axes, **{n: w.inputs[n].value or 0 for n in numbers if n in w.inputs}} for w in suite_workloads
         ]
-        if sizes:
-            dims = [{**(dims[0] if dims else {}), **overrides} for overrides in parse_workloads(sizes)]
-        if not dims:
+        if not (given or sizes):
             example = " ".join(f"{name}=64" for name in variable)
             raise SettingsError(f"{file}: no workloads were found beside it; give sizes, e.g. --dims {example}")
-        known = [*variable, *numbers]
-        for name in (name for one in dims for name in sorted({*one} ^ {*known})):
-            unknown = f"is not a size of the problem's workloads; {suggest_or_list(name, known)}"
-            raise SettingsError(f"dims: {name!r} {'is missing; give it too' if name in known else unknown}")
         fixed = {name: axis.value or 0 for name, axis in definition.axes.items() if axis.type == "const"}
-        dims = [{**one, **fixed} for one in dims]
+        dims = [{**one, **fixed} for one in with_sizes(given, sizes, [*variable, *numbers])]
         inputs, results = (
             {name: (tensor.shape and [*tensor.shape], tensor.dtype) for name, tensor in tensors.items()}
             for tensors in (definition.inputs, definition.outputs)

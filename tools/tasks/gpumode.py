@@ -18,8 +18,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tools.cli.suggestions import suggest_or_list
-from tools.contracts.dims import parse_workloads
+from tools.contracts.dims import with_sizes
 from tools.errors import SettingsError
 from tools.tasks.loader import default_suite_language, read_source, read_yaml_model, task_yaml_text
 from tools.tasks.suites import SuiteFormat
@@ -220,11 +219,8 @@ class GpuMode(SuiteFormat):
             {name: choices[name].index(value) if name in choices else value for name, value in case.items()}
             for case in cases
         ]
-        if sizes:
-            sized = [{**sized[0], **overrides} for overrides in parse_workloads(sizes)]
-            timed = len(sized)
-            for name in (name for dims in sized for name in dims if name not in cases[0]):
-                raise SettingsError(f"dims: {home.name} has no size {name!r}; {suggest_or_list(name, list(cases[0]))}")
+        sized = with_sizes(sized, sizes, [*sized[0]]) if sizes else sized
+        timed = len(sized) if sizes else timed
         # A size that occurs in tests only must be correct, but may be slower.
         workloads = [
             {"name": f"w{at}", "dims": dims} | ({"weight": 1e-3, "margin": 1.0} if at > timed else {})
