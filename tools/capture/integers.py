@@ -104,7 +104,7 @@ def fit_recorded_calls(
     if not kept:
         raise SettingsError("capture: no call's integers fit into reference.py; call the program with smaller ones")
     lost = [workload for workload in contract.workloads if workload not in kept]
-    names = ", ".join(workload.name for workload in lost)
+    names = ", ".join(str(workload.dims) for workload in lost)
     note = [f"{names}: left out, because their integers are larger than {MOST_TEXT >> 10} KiB together."] * bool(lost)
     update = {"workloads": (*kept,), "left_out": (*lost, *contract.left_out), "notes": (*contract.notes, *note)}
     return chosen, contract.model_copy(update=update)

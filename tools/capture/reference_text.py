@@ -84,8 +84,8 @@ def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract]:
     structs = "".join(f'{n} = namedtuple("{n}", {fields})\n' for n, fields in text.structs.items())
     total = sum(w.calls for w in contract.workloads)
     sizes = "".join(
-        f"    { {'name': w.name, 'dims': w.dims, 'weight': weight} },  # {w.share:.1%} of the time\n"
-        for w, weight in ((one, round(one.calls / total, 4)) for one in contract.workloads)
+        f"    { {'dims': w.dims, 'weight': round(w.calls / total, 4)} },  # {w.share:.1%} of the time\n"
+        for w in contract.workloads
     )
     found = {"outputs": contract.named("output"), "inout": contract.named("inout"), "dims_range": contract.dims_range}
     settings = "".join(f"{name} = {value}\n" for name, value in found.items() if value)

@@ -130,7 +130,7 @@ def _summary(contract: ObservedContract) -> list[str]:
         what = re.sub(r'dims\["(\w+)"\]', r"\1", what)
         rows.append(f"  {a.name:<16} {a.role:<7} {what:<32} {a.evidence}")
     rows += [
-        f"  workload {w.name}: {w.calls} calls, median {w.median_s * 1e6:.4g} us, {w.share:.1%} of the time"
+        f"  workload {w.dims}: {w.calls} calls, median {w.median_s * 1e6:.4g} us, {w.share:.1%} of the time"
         for w in contract.workloads
     ]
     covered = sum(workload.share for workload in contract.workloads)
