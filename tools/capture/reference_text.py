@@ -84,7 +84,7 @@ def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract]:
     structs = "".join(f'{n} = namedtuple("{n}", {fields})\n' for n, fields in text.structs.items())
     total = sum(w.calls for w in contract.workloads)
     sizes = "".join(
-        f"    { {'dims': w.dims, 'weight': round(w.calls / total, 4)} },  # {w.share:.1%} of the time\n"
+        f"    { {'dims': w.dims, 'weight': float(f'{w.calls / total:.4g}')} },  # {w.share:.1%} of the time\n"
         for w in contract.workloads
     )
     found = {"outputs": contract.named("output"), "inout": contract.named("inout"), "dims_range": contract.dims_range}
@@ -183,7 +183,7 @@ def _drawn_values(contents: list[Content], shape: str, dtype: str) -> str:
     for value, share in (pair for content in contents for pair in content.levels):
         levels[value] += round(share / len(contents), 6)
     shares = f"{{{', '.join(f'{_number(value)}: {share:.6g}' for value, share in levels.items())}}}"
-    others = [c for c in contents if not c.few_values] or [Content(min=v, max=v) for v in levels]
+    others = [c for c in contents if not c.few_values] or [Content(zlib="", min=v, max=v) for v in levels]
     low, high = min(c.min for c in others), max(c.max for c in others)
     orders = {"distinct": all(c.distinct for c in contents), "rising": all(c.rising for c in contents)}
     order = "".join(f", {name}=True" for name, is_so in orders.items() if is_so)

@@ -79,8 +79,8 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
         "config.yaml": CONFIG,
         "captured.json": json.dumps(_evidence(contract, baseline, reference), indent=1) + "\n",
     }
-    own = sorted(path for path in files if not path.startswith("baseline/"))
-    written = f"written: {', '.join(own)} and {len(files) - len(own)} files below baseline/; baseline: {baseline}"
+    beside = sorted(path for path in files if not path.startswith("baseline/"))
+    written = f"written: {', '.join(beside)} and {len(files) - len(beside)} files below baseline/; baseline: {baseline}"
     lines = [*_summary(contract), written, *(f"to fill: {one}" for one in write_draft(folder, files))]
     return CapturedTask(folder=str(folder), lines=(*lines, f"then: python -m graph check {folder}"))
 

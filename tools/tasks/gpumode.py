@@ -227,14 +227,16 @@ class GpuMode(SuiteFormat):
             for at, dims in enumerate(sized, 1)
             if dims not in sized[: at - 1]
         ]
-        values_by_name = {name: [dims.get(name) for dims in sized] for name in sized[0] if name not in choices}
+        listed: dict[str, list[Any]] = {n: [dims.get(n) for dims in sized] for n in sized[0] if n not in choices}
         text = CONTRACT_TEMPLATE.format(
             name=home.name,
             files="{" + "".join(f"\n    {name!r}: {_string_literal(text)}," for name, text in texts.items()) + "\n}",
             choices=choices,
             workloads=workloads,
             ranges={
-                n: (min(v), max(v)) for n, v in values_by_name.items() if all(isinstance(x, int) and x > 0 for x in v)
+                n: (min(sizes_of_n), max(sizes_of_n))
+                for n, sizes_of_n in listed.items()
+                if all(isinstance(size, int) and size > 0 for size in sizes_of_n)
             },
             tolerance=_stated_tolerance(texts["reference"]),
             smallest=min(sized[:timed], key=_product),

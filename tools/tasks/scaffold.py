@@ -192,8 +192,8 @@ def _draft_of_python(file: Path, source: str, entry: str | None) -> Scaffold:
 
 def _problem(draft: Scaffold, executor: Executor, blobs: Blobs) -> str:
     """Build the kernel, or import the baseline; return the first error in one line, empty without one."""
-    toolchain = read_toolchain(executor, blobs)
-    language, what = open_language(draft.language), draft.call or next(iter(draft.files))
+    toolchain, language = read_toolchain(executor, blobs), open_language(draft.language)
+    what = draft.call or next(iter(draft.files))
     if what == "kernel.py":
         return ""
     if draft.call and draft.language == "cuda" and not toolchain.torch_cuda:
@@ -211,11 +211,9 @@ def _problem(draft: Scaffold, executor: Executor, blobs: Blobs) -> str:
     except KernelwrightError as error:
         return f"{what} was not tried: {error}"
     said = blobs.text(done.files["stderr.txt"]).strip()
-    said = said if draft.call else language.trim_log(said)
-    verb = "import" if draft.call else "compile"
-    here = "" if any(device.kind != "cpu" for device in executor.devices()) else " here, without a GPU"
-    first = (said.splitlines() or ["no error line"])[0]
-    return f"{what} does not {verb}{here * bool(draft.call)}: {first}" if done.exit_code else ""
+    lines = (said if draft.call else language.trim_log(said)).splitlines() or ["no error line"]
+    verb = "import on this machine" if draft.call else "compile"
+    return f"{what} does not {verb}: {lines[0]}" if done.exit_code else ""
 
 
 def _values(parameters: Sequence[Parameter]) -> dict[str, str]:
