@@ -42,7 +42,7 @@ import torch
 
 outputs = {outputs}
 workloads = {workloads}
-dims_range = {ranges}
+dims_range = {{n: (min(w["dims"][n] for w in workloads), max(w["dims"][n] for w in workloads)) for n in {sized}}}
 rtol, atol = {rtol}, {atol}
 _definition = {name!r}
 _inputs = {inputs}
@@ -50,7 +50,7 @@ _results = {results}
 _custom = {custom}
 _offsets = {offsets}  # input -> the axis whose size its last element is
 _recorded = {recorded}
-_packed = {packed}  # inputs of two numbers a byte
+_packed = [name for name, (_, dtype) in _inputs.items() if dtype in {packed}]  # two numbers a byte
 _bounds = {{}}
 
 
@@ -266,7 +266,7 @@ class ExecBench(SuiteFormat):
             name=definition.name,
             outputs=[*definition.outputs],
             workloads=[{"name": f"w{at}", "dims": one} for at, one in enumerate(dims, 1)],
-            ranges={n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in (*variable, *fixed)},
+            sized=[*variable, *fixed],
             rtol=min(tolerance.max_rtol for tolerance in tolerances),
             atol=min(tolerance.max_atol for tolerance in tolerances),
             inputs=inputs,
@@ -279,7 +279,7 @@ class ExecBench(SuiteFormat):
                 if axis in definition.axes and name in definition.inputs
             },
             recorded=recorded,
-            packed=[name for name, (_, dtype) in inputs.items() if dtype in PACKED_TYPES],
+            packed=PACKED_TYPES,
             axes="\n".join(f"    {n} = {expressions[n]}" for n in sorted(expressions, key=lambda n: n in computed)),
             variable=variable,
         )

@@ -60,7 +60,9 @@ _CHOICES = {choices}
 _AS_BYTES = [getattr(torch, name, None) for name in ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz",
                                                      "float8_e8m0fnu")]
 workloads = {workloads}
-dims_range = {ranges}
+_sizes = {{name: [one["dims"].get(name) for one in workloads] for name in workloads[0]["dims"] if name not in _CHOICES}}
+dims_range = {{name: (min(sizes), max(sizes)) for name, sizes in _sizes.items()
+              if all(isinstance(size, int) and size > 0 for size in sizes)}}
 {tolerance}
 
 def _make_leaves(dims, seed):
@@ -227,17 +229,11 @@ class GpuMode(SuiteFormat):
             for at, dims in enumerate(sized, 1)
             if dims not in sized[: at - 1]
         ]
-        listed: dict[str, list[Any]] = {n: [dims.get(n) for dims in sized] for n in sized[0] if n not in choices}
         text = CONTRACT_TEMPLATE.format(
             name=home.name,
             files="{" + "".join(f"\n    {name!r}: {_string_literal(text)}," for name, text in texts.items()) + "\n}",
             choices=choices,
             workloads=workloads,
-            ranges={
-                n: (min(sizes_of_n), max(sizes_of_n))
-                for n, sizes_of_n in listed.items()
-                if all(isinstance(size, int) and size > 0 for size in sizes_of_n)
-            },
             tolerance=_stated_tolerance(texts["reference"]),
             smallest=min(sized[:timed], key=_product),
         )

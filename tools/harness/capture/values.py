@@ -112,10 +112,10 @@ def read_summary(found) -> dict:
     levels = list(zip(values[common].tolist(), (counts[common].double() / len(sample)).tolist()))  # noqa: B905
     read = {"levels": levels, "rising": bool(found.get("rising", False)), "distinct": len(values) > len(sample) - 3}
     if len(rest):
-        names = ("min", "max", "mean", "std")
-        read |= {name: float(getattr(rest, name)(**{"correction": 0} if name == "std" else {})) for name in names}
+        figures = {"min": rest.min(), "max": rest.max(), "mean": rest.mean(), "std": rest.std(correction=0)}
+        read |= {name: float(one) for name, one in figures.items()}
     is_mask = whole is not None and len(levels) == len(values) == 2
-    return read | ({"zlib": packed(whole == values.max().to(whole.dtype))} if is_mask else {})
+    return read | ({"zlib": packed(whole.double() == values.max())} if is_mask else {})
 
 
 def packed(tensor) -> str:
