@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import re
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ CONTRACT_TEMPLATE = '''"""The problem {name} of GPU MODE: its files, followed by
 
 import functools
 import inspect
+import math
 import sys
 import types
 
@@ -132,7 +132,9 @@ def reference(**arguments):
 
 
 def _first_call():
-    leaves, spec = _make_leaves({smallest}, 0)
+    timed = [one["dims"] for one in workloads if "weight" not in one]
+    smallest = min(timed, key=lambda dims: math.prod(n for n in dims.values() if isinstance(n, int) and n > 0))
+    leaves, spec = _make_leaves(smallest, 0)
     return [*map(_leaf_kind, leaves)], spec, list(_output_positions(leaves, _run_reference(leaves, spec)))
 
 
@@ -235,16 +237,11 @@ class GpuMode(SuiteFormat):
             choices=choices,
             workloads=workloads,
             tolerance=_stated_tolerance(texts["reference"]),
-            smallest=min(sized[:timed], key=_product),
         )
         other_lengths = len(given) - len(cases)
         omission = f"; {other_lengths} left out, as their lists have other lengths" * bool(other_lengths)
         task_yaml = task_yaml_text(home.name, default_suite_language(" ".join(texts.values())))
         return {"reference.py": text, "task.yaml": task_yaml}, f"{home.name}: {len(workloads)} workloads{omission}"
-
-
-def _product(dims: dict[str, Any]) -> int:
-    return prod(value for value in dims.values() if isinstance(value, int) and value > 0)
 
 
 def _list_lengths(case: dict[str, Any]) -> dict[str, int]:
