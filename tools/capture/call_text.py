@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from tools.capture.contract import ObservedContract, identifier, new_results
 from tools.capture.observation import PARTS, ObservedValue
-
-FILL = "FILL:"
+from tools.tasks.draft import FILL
 
 
 class CallText:
@@ -96,7 +95,7 @@ class CallText:
         """Return the launches of a Triton kernel by size."""
         rows = ""
         for workload in (*self.contract.workloads, *self.contract.left_out):
-            call = workload.groups[0].calls[0]
+            call = workload.recorded[0]
             constants = ", ".join(f"{n!r}: {self.expression(n, call.arguments[n], {})}" for n in call.constexprs)
             rows += f"    {tuple(workload.dims.values())!r}: ({call.grid!r}, {{{constants}}} | {call.options!r}),\n"
         return (

@@ -36,13 +36,13 @@ class TaskArgument(Artifact):
 class TaskWorkload(Artifact):
     """A size of the task, with the calls that had it."""
 
-    name: str
     dims: Dims
     calls: int
     median_s: float
     share: float
     """Of the time of all observed calls."""
-    groups: tuple[CallGroup, ...]
+    recorded: tuple[ObservedCall, ...]
+    """Those of the calls that were recorded in full."""
 
 
 class ObservedContract(Artifact):
@@ -61,7 +61,12 @@ class ObservedContract(Artifact):
     @property
     def sample(self) -> ObservedCall:
         """A call of the first workload."""
-        return self.workloads[0].groups[0].calls[0]
+        return self.workloads[0].recorded[0]
+
+    @property
+    def recorded(self) -> list[ObservedCall]:
+        """All calls that were recorded in full, those of the workloads that are timed first."""
+        return [call for workload in (*self.workloads, *self.left_out) for call in workload.recorded]
 
     def named(self, *roles: str) -> tuple[str, ...]:
         """Return the names of the arguments with one of these roles."""
@@ -221,18 +226,14 @@ def _workloads(groups: Sequence[CallGroup], sizes: _Sizes, total_s: float) -> li
         by_dims.setdefault(tuple(sizes.dims(at).items()), []).append(group)
     if () in by_dims:
         raise SettingsError("capture: the calls have no size: every extent is 1; name a function that works on tensors")
-    varying = {name for column, name in sizes.names.items() if len(set(column[1:])) > 1}
-    workloads = []
-    for dims, members in by_dims.items():
-        count, spent = sum(group.count for group in members), _total_s(members)
-        workloads.append(
-            TaskWorkload(
-                name="x".join(f"{value:g}" for name, value in dims if name in varying) or "observed",
-                dims=dict(dims),
-                calls=count,
-                median_s=spent / count,
-                share=spent / total_s,
-                groups=tuple(members),
-            )
+    workloads = [
+        TaskWorkload(
+            dims=dict(dims),
+            calls=(count := sum(group.count for group in members)),
+            median_s=_total_s(members) / count,
+            share=_total_s(members) / total_s,
+            recorded=tuple(call for group in members for call in group.calls),
         )
+        for dims, members in by_dims.items()
+    ]
     return sorted(workloads, key=lambda workload: -workload.share)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import itertools
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
+from tools.capture.observation import ObservedCall
 from tools.errors import SettingsError
 
 MOST_TEXT = 1 << 16
@@ -32,8 +32,7 @@ def recorded(name, dims, seed, dtype, shape):
         return values
     pieces = values.long().diff() if form == "sums" else values.long()  # A rising list is sums of its gaps.
     rows, random = len(pieces), torch.Generator().manual_seed(seed * 1_000_003 + len(pieces))
-    again = torch.randint(rows, (rows,), generator=random)
-    pieces = pieces[again if order == "drawn" else torch.randperm(rows, generator=random)]
+    pieces = pieces[torch.randperm(rows, generator=random)]
     if order in ("mixed", "apart"):
         pieces = mixed(pieces, random, order == "apart" and len(pieces.unique()) == rows)
     if form == "sums":
@@ -64,12 +63,11 @@ def mixed(values, random, apart):
 
 def recorded_arguments(contract: ObservedContract) -> list[TaskArgument]:
     """Return the arguments whose content was recorded whole: integers, and floats of the same two values."""
-    calls = [call for workload in contract.workloads for group in workload.groups for call in group.calls]
     whole = list[TaskArgument]()
     for argument in (a for a in contract.arguments if a.path in contract.sample.tensors):
-        contents = [call.content(argument.path) for call in calls]
-        is_float, alike = "float" in argument.dtype, len({(one.two_values, bool(one.zlib)) for one in contents}) == 1
-        if contents[0].zlib and (not is_float or (alike and argument.role == "input")):
+        contents = [call.content(argument.path) for w in contract.workloads for call in w.recorded]
+        is_mask = argument.role == "input" and len({(one.few_values, bool(one.zlib)) for one in contents}) == 1
+        if contents[0].zlib and ("float" not in argument.dtype or is_mask):
             whole.append(argument)
     return whole
 
@@ -79,14 +77,10 @@ def stored_type(argument: TaskArgument) -> str:
     return "bool" if "float" in argument.dtype else argument.dtype
 
 
-def recorded_calls(workload: TaskWorkload, arguments: Sequence[TaskArgument]) -> list[dict[str, str]]:
-    """Return the contents of the recorded arguments by name, of each different call of a workload."""
-    calls = []
-    for call in (call for group in workload.groups for call in group.calls):
-        contents = {a.name: call.content(a.path).zlib for a in arguments}
-        if all(contents.values()) and contents not in calls:
-            calls.append(contents)
-    return calls
+def recorded_calls(calls: Sequence[ObservedCall], arguments: Sequence[TaskArgument]) -> list[dict[str, str]]:
+    """Return the contents of the recorded arguments by name, of each different call that has all of them."""
+    contents = [{a.name: call.content(a.path).zlib for a in arguments} for call in calls]
+    return [one for at, one in enumerate(contents) if all(one.values()) and one not in contents[:at]]
 
 
 def fit_recorded_calls(
@@ -99,7 +93,8 @@ def fit_recorded_calls(
     """
     chosen: dict[tuple[int | float, ...], list[dict[str, str]]] = {}
     length, kept = 0, list[TaskWorkload]()
-    numbered = [(turn, w, call) for w in contract.workloads for turn, call in enumerate(recorded_calls(w, arguments))]
+    by_workload = ((w, enumerate(recorded_calls(w.recorded, arguments))) for w in contract.workloads)
+    numbered = [(turn, w, call) for w, calls in by_workload for turn, call in calls]
     for turn, workload, call in sorted(numbered, key=lambda one: one[0]):
         size = sum(map(len, call.values()))
         if length + size < MOST_TEXT and (turn == 0 or workload in kept):
@@ -109,7 +104,7 @@ def fit_recorded_calls(
     if not kept:
         raise SettingsError("capture: no call's integers fit into reference.py; call the program with smaller ones")
     lost = [workload for workload in contract.workloads if workload not in kept]
-    names = ", ".join(workload.name for workload in lost)
+    names = ", ".join(str(workload.dims) for workload in lost)
     note = [f"{names}: left out, because their integers are larger than {MOST_TEXT >> 10} KiB together."] * bool(lost)
     update = {"workloads": (*kept,), "left_out": (*lost, *contract.left_out), "notes": (*contract.notes, *note)}
     return chosen, contract.model_copy(update=update)
@@ -117,25 +112,9 @@ def fit_recorded_calls(
 
 def reorderings(contract: ObservedContract, arguments: Sequence[TaskArgument]) -> dict[str, tuple[str, str]]:
     """Return for each argument its form (`rows`, `ids`, `sums`, or `kept`) and how its rows are redrawn (`permuted`,
-    `drawn` with repetition, `mixed`, or `apart` if mixed but all different), judged by all that was recorded of it."""
-    import numpy
-
-    calls = [
-        call
-        for workload in (*contract.workloads, *contract.left_out)
-        for group in workload.groups
-        for call in group.calls
-        if all(call.content(a.path).zlib for a in arguments)
-    ]
-    arrays = {
-        a.name: [
-            numpy.frombuffer(zlib.decompress(base64.b64decode(call.content(a.path).zlib)), stored_type(a)).reshape(
-                call.leaves[a.path].shape
-            )
-            for call in calls
-        ]
-        for a in arguments
-    }
+    `mixed`, or `apart` if mixed but all different), judged by all that was recorded of it."""
+    calls = [call for call in contract.recorded if recorded_calls([call], arguments)]
+    arrays = {a.name: [_array(call, a) for call in calls] for a in arguments}
     forms = {a.name: "kept" if a.role == "inout" else _form(arrays[a.name]) for a in arguments}
     for one, other in itertools.permutations(forms, 2):
         pairs = list(zip(arrays[one], arrays[other], strict=True))
@@ -143,25 +122,24 @@ def reorderings(contract: ObservedContract, arguments: Sequence[TaskArgument]) -
         beside = forms[one] == "sums" != forms[other] and all(a.shape[:1] == b.shape[:1] for a, b in pairs)
         if beside or all(_tells_of(a, b.astype(int)) for a, b in pairs):
             forms |= dict.fromkeys((one, other), "kept")
-    # What adds up to the size of something must still do so.
-    extents = {size for call in calls for leaf in call.leaves.values() for size in (*leaf.shape, leaf.value)}
     groups: dict[tuple[int, ...], list[str]] = {}
-    for name, found in arrays.items():
-        if found[0].ndim:
-            groups.setdefault(tuple(len(a) - (forms[name] == "sums") for a in found), []).append(name)
+    for name in (name for name, found in arrays.items() if found[0].ndim):
+        groups.setdefault(tuple(len(a) - (forms[name] == "sums") for a in arrays[name]), []).append(name)
     orders = dict[str, str]()
     for names in groups.values():
-        members = [a for name in names for a in arrays[name]]
         if any(forms[name] == "kept" for name in names):
             forms |= dict.fromkeys(names, "kept")
-        is_plain = all(a.ndim == 1 and bool((a >= 0).all()) for a in members)
-        is_distribution = "sums" not in map(forms.get, names) and not any(int(a.sum()) in extents for a in members)
-        repeats = all(len(numpy.unique(a)) * 4 <= a.size for a in members)
-        if is_distribution and (repeats if is_plain else not any(all(map(_own_values, arrays[n])) for n in names)):
-            orders |= dict.fromkeys(names, "drawn")
-        elif is_plain:
+        if all(a.ndim == 1 and bool((a >= 0).all()) for name in names for a in arrays[name]):
             orders |= dict.fromkeys(names, "mixed" if "sums" in map(forms.get, names) else "apart")
     return {name: (form, orders.get(name, "permuted")) for name, form in forms.items()}
+
+
+def _array(call: ObservedCall, argument: TaskArgument) -> Any:
+    """Return the recorded content of an argument."""
+    import numpy
+
+    data = zlib.decompress(base64.b64decode(call.content(argument.path).zlib))
+    return numpy.frombuffer(data, stored_type(argument)).reshape(call.leaves[argument.path].shape)
 
 
 def _form(arrays: Sequence[Any]) -> str:
@@ -190,10 +168,3 @@ def _tells_of(one: Any, other: Any) -> bool:
         return False
     ordered = one.reshape(-1)[other.reshape(-1)]
     return bool((ordered[1:] >= ordered[:-1]).all()) and one.size > 2
-
-
-def _own_values(array: Any) -> bool:
-    """Whether each row of integers has one of its own, as where rows name pages that they write."""
-    rows = [{*row[row >= 0].tolist()} for row in array.reshape(len(array), -1)]
-    shared = Counter(value for row in rows for value in row)
-    return all(any(shared[value] == 1 for value in row) for row in rows if row)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import operator
 import statistics
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -62,26 +61,17 @@ class Content(Artifact):
     max: float = 0.0
     mean: float = 0.0
     std: float = 0.0
-    """These four are of the finite values."""
-    finite: float = 1.0
-    infinite: tuple[float, float] = (0.0, 0.0)
-    """Shares of the finite values, and of -inf and inf, among all."""
+    """These four are of the finite values that are not among `levels`."""
     levels: tuple[tuple[float, float], ...] = ()
-    """The least few finite values with their shares of these; empty for a tensor of a few elements."""
+    """The common values with their shares, the least first; empty for a tensor of a few elements."""
     rising: bool = False
     distinct: bool = False
     """Whether integers rise along the last axis, and are all different."""
 
     @property
-    def two_values(self) -> tuple[float, ...]:
-        """The values of a tensor that has two, the larger one last."""
-        low, high = ([end] if share else [] for end, share in zip((-math.inf, math.inf), self.infinite, strict=True))
-        return (*low, *(value for value, _ in self.levels), *high)
-
-    @property
-    def is_of_few_values(self) -> bool:
-        """Whether `levels` are all of the finite values."""
-        return sum(share for _, share in self.levels) > 1 - 1e-9
+    def few_values(self) -> tuple[float, ...]:
+        """The values of a tensor whose values are all common ones, in their order; else none."""
+        return tuple(v for v, _ in self.levels) if sum(share for _, share in self.levels) > 1 - 1e-9 else ()
 
 
 class ObservedCall(Artifact):
@@ -97,7 +87,6 @@ class ObservedCall(Artifact):
     """Index of the first tensor in the same memory."""
     result_within: tuple[int, ...] = ()
     """Index of the argument in whose memory a result lies, or -1."""
-    launches: tuple[dict[str, Any], ...] = ()
     grid: tuple[int, ...] = ()
     options: dict[str, int | float | bool] = {}
     constexprs: tuple[str, ...] = ()
@@ -161,7 +150,6 @@ class Observation(Artifact):
     command: tuple[str, ...]
     groups: tuple[CallGroup, ...]
     """Longest total duration first."""
-    processes: int
     apart: dict[str, int]
     """Why calls were not recorded -> their number."""
     problems: tuple[str, ...]
@@ -192,7 +180,6 @@ def read_observation(recorded: Recorded, target: str) -> Observation:
         **(described or {"form": "function", "parameters": {}}),
         command=recorded.command,
         groups=tuple(sorted(groups, key=lambda group: -group.total_s)),
-        processes=sum(bool(record["classes"]) for record in records),
         apart=sum((Counter(record["apart"]) for record in records), Counter()),
         problems=tuple(dict.fromkeys(problem for record in records for problem in record["problems"])),
         modules={name: file for record in records for name, file in record["modules"].items()},

@@ -66,7 +66,7 @@ def run_program(command: Sequence[str], target: str, python: str = "") -> Record
             "PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH", "")))),
             VARIABLE: f"{record}\n{target}",
         }
-        through_main = ["-c", _RUN_MAIN] if target.startswith("__main__:") else []
+        through_main = ["-c", _RUN_MAIN] if target.startswith("__main__:") and command[0] != "-m" else []
         try:
             done = subprocess.run([python or sys.executable, *through_main, *command], env=environment, check=False)
         except OSError as error:

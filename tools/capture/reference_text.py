@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections import defaultdict
 from pathlib import Path
 
-from tools.capture.call_text import FILL, CallText
+from tools.capture.call_text import CallText
 from tools.capture.contract import ObservedContract, TaskArgument
 from tools.capture.integers import RECORDED_INTEGERS, fit_recorded_calls, recorded_arguments, reorderings, stored_type
 from tools.capture.observation import Content
 from tools.capture.user_code import is_pure_torch, is_torch, needed_statements, text_of_statements
+from tools.tasks.draft import FILL
 
 NOISE = 1e18
 """A value above this comes from memory that the program had not written yet."""
@@ -31,7 +33,7 @@ def uniform(random, shape, dtype, low, high):
 def integers(random, shape, dtype, low, high, distinct=False, rising=False):
     """Return integers from the least to the largest observed one: all different, or rising along the last axis, if the
     observed ones were."""
-    if distinct and math.prod(shape) <= high + 1 - low:
+    if distinct and math.prod(shape) <= high + 1 - low <= 64 * math.prod(shape):
         values = torch.randperm(high + 1 - low, generator=random, device=random.device)[: math.prod(shape)] + low
     else:
         values = torch.randint(low, high + 1, (math.prod(shape),), generator=random, device=random.device)
@@ -43,17 +45,20 @@ def integers(random, shape, dtype, low, high, distinct=False, rising=False):
     return values.to(dtype)
 
 
-def choices(random, shape, dtype, values, shares):
+def choices(random, shape, dtype, shares):
     """Return the few observed values, each as often as it was observed, at random places."""
-    ends = torch.tensor(shares, device=random.device).cumsum(0)[:-1]
+    ends = torch.tensor([*shares.values()], device=random.device).cumsum(0)[:-1]
     drawn = torch.bucketize(torch.rand(shape, generator=random, device=random.device), ends, right=True)
-    return torch.tensor(values, dtype=torch.float64, device=random.device)[drawn].to(dtype)
+    return torch.tensor([*shares], dtype=torch.float64, device=random.device)[drawn].to(dtype)
 
 
-def infinite(random, values, low, high):
-    """Return values of which these shares are -inf and inf at random places, but for the first of each row."""
+def common(random, values, shares):
+    """Return values of which these shares are the common observed ones, at random places but for the first of each
+    row."""
     place, rest = torch.rand(values[..., 1:].shape, generator=random, device=random.device), values[..., 1:]
-    rest.masked_fill_(place < low, -torch.inf).masked_fill_(place >= 1 - high, torch.inf)
+    for value, share in shares.items():
+        rest.masked_fill_((place >= 0) & (place < share), value)
+        place -= share
     return values
 '''
 
@@ -79,8 +84,8 @@ def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract]:
     structs = "".join(f'{n} = namedtuple("{n}", {fields})\n' for n, fields in text.structs.items())
     total = sum(w.calls for w in contract.workloads)
     sizes = "".join(
-        f"    { {'name': w.name, 'dims': w.dims, 'weight': weight} },  # {w.share:.1%} of the time\n"
-        for w, weight in ((one, float(f"{one.calls / total:.4g}")) for one in contract.workloads)
+        f"    { {'dims': w.dims, 'weight': float(f'{w.calls / total:.4g}')} },  # {w.share:.1%} of the time\n"
+        for w in contract.workloads
     )
     found = {"outputs": contract.named("output"), "inout": contract.named("inout"), "dims_range": contract.dims_range}
     settings = "".join(f"{name} = {value}\n" for name, value in found.items() if value)
@@ -123,17 +128,7 @@ def _reference_function(contract: ObservedContract, text: CallText) -> str:
     if observation.form in ("function", "module") and file and not text.unknown:
         source = Path(file).read_text(encoding="utf-8")
         needed = needed_statements(ast.parse(source), text.path.partition(".")[0])
-        clashes = {
-            "reference",
-            "make_inputs",
-            "normal",
-            "uniform",
-            "integers",
-            "choices",
-            "infinite",
-            "recorded",
-            "mixed",
-        }
+        clashes = {"reference", "make_inputs", *re.findall(r"^def (\w+)", DRAWS + RECORDED_INTEGERS, re.MULTILINE)}
         if is_pure_torch(needed) and not any(getattr(one, "name", "") in clashes for one in needed):
             # Imports of the future stand at the top of a file alone.
             own = text_of_statements(source, [one for one in needed if getattr(one, "module", "") != "__future__"])
@@ -160,23 +155,21 @@ def draw(contract: ObservedContract, argument: TaskArgument, notes: list[str], *
         made = f'recorded("{argument.name}", dims, seed, torch.{stored_type(argument)}, {shape}).to(device)'
         if "float" not in argument.dtype:
             return made
-        low, high = (_number(one) for one in contract.sample.content(argument.path).two_values)
+        low, high = map(_number, contract.sample.content(argument.path).few_values)
         return f"torch.where({made}, {high}, {low}).to({dtype})"
-    groups = (group for workload in (*contract.workloads, *contract.left_out) for group in workload.groups)
-    contents = [call.content(argument.path) for group in groups for call in group.calls]
+    contents = [call.content(argument.path) for call in contract.recorded]
     made = _drawn_values(contents, shape, argument.dtype) + turned
     if "int" in argument.dtype:
         notes.append(
             f"{argument.name}: its integers are too large to be recorded; {made} draws them, which keeps nothing "
             "that they say of other arguments."
         )
-    ends = [sum(share) / len(contents) for share in zip(*(one.infinite for one in contents), strict=True)]
-    if any(ends) and argument.shape:
+    infinite = sum(share for one in contents for value, share in one.levels if math.isinf(value)) / len(contents)
+    if infinite and argument.shape:
         notes.append(
-            f"{argument.name}: {sum(ends):.0%} of its values are infinite, at random places in make_inputs; write "
+            f"{argument.name}: {infinite:.0%} of its values are infinite, at random places in make_inputs; write "
             "the pattern there if there is one."
         )
-        return f"infinite(random, {made}, {ends[0]:.6g}, {ends[1]:.6g})"
     return made
 
 
@@ -186,30 +179,27 @@ def _number(value: float) -> str:
 
 
 def _drawn_values(contents: list[Content], shape: str, dtype: str) -> str:
-    mean = sum(c.mean for c in contents) / len(contents)
-    deviation = (sum(c.std**2 for c in contents) / len(contents)) ** 0.5
-    low, high = min(c.min for c in contents), max(c.max for c in contents)
-    given = f"random, {shape}, torch.{dtype}"
-    if dtype == "bool":
-        return f"uniform(random, {shape}, torch.float32, 0.0, 1.0) < {mean:.4g}"
-    levels = defaultdict[float, float](float)
+    given, levels = f"random, {shape}, torch.{dtype}", defaultdict[float, float](float)
     for value, share in (pair for content in contents for pair in content.levels):
-        levels[value] += share / len(contents)
-    is_masked = any(sum(content.infinite) for content in contents)
-    if all(content.is_of_few_values for content in contents) and (len(levels) > 1 or is_masked):
-        return f"choices({given}, {[*levels]}, {[round(share, 6) for share in levels.values()]})"
+        levels[value] += round(share / len(contents), 6)
+    shares = f"{{{', '.join(f'{_number(value)}: {share:.6g}' for value, share in levels.items())}}}"
+    others = [c for c in contents if not c.few_values] or [Content(zlib="", min=v, max=v) for v in levels]
+    low, high = min(c.min for c in others), max(c.max for c in others)
+    orders = {"distinct": all(c.distinct for c in contents), "rising": all(c.rising for c in contents)}
+    order = "".join(f", {name}=True" for name, is_so in orders.items() if is_so)
+    if all(c.few_values for c in contents) and not order and (len(levels) > 1 or dtype == "bool" or math.isinf(low)):
+        return f"choices({given}, {shares})"
+    mean = sum(c.mean for c in others) / len(others)
+    deviation = (sum(c.std**2 for c in others) / len(others)) ** 0.5
     if "int" in dtype:
-        kinds = {"distinct": all(c.distinct for c in contents), "rising": all(c.rising for c in contents)}
-        more = "".join(f", {kind}=True" for kind, is_so in kinds.items() if is_so)
-        negative = [value for value in levels if value < 0]
-        if len(negative) == 1 and len(levels) > 1 and not kinds["rising"]:
-            # A value such as -1 marks what does not count.
-            places = f"uniform(random, {shape}, torch.float32, 0.0, 1.0) < {levels[low]:.6g}"
-            return f"torch.where({places}, {int(low)}, integers({given}, 0, {int(high)})).to(torch.{dtype})"
-        return f"integers({given}, {int(low)}, {int(high)}{more})"
-    if max(-low, high) > NOISE:
-        return f"normal({given}, 0.0, 1.0)"
-    if low == high:
+        made = f"integers({given}, {int(low)}, {int(high)}{order})"
+    elif max(-low, high) > NOISE:
+        made = f"normal({given}, 0.0, 1.0)"
+    elif low == high:
         # A constant would let a kernel leave it out; values near it do not.
         return f"normal({given}, {low:.6g}, {abs(low) / 10 or 0.1:.3g})"
-    return f"uniform({given}, {low:.6g}, {high:.6g})" if low >= 0 else f"normal({given}, {mean:.6g}, {deviation:.6g})"
+    elif low >= 0:
+        made = f"uniform({given}, {low:.6g}, {high:.6g})"
+    else:
+        made = f"normal({given}, {mean:.6g}, {deviation:.6g})"
+    return f"common(random, {made}, {shares})" if levels and not order else made

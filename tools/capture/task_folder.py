@@ -10,24 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from tools.artifacts import Artifact, digest
-from tools.capture.call_text import FILL, CallText
+from tools.capture.call_text import CallText
 from tools.capture.contract import ObservedContract, identifier, infer_contract
 from tools.capture.observation import Observation, read_observation
 from tools.capture.program import run_program
 from tools.capture.reference_text import reference_text
 from tools.capture.user_code import is_torch, needed_statements, text_of_statements
-from tools.errors import SettingsError
+from tools.tasks.draft import CONFIG, refuse_used_folder, write_draft
 from tools.tasks.python_file import project_files
 
 CALL = "observed_call"
 """Name of the baseline's module and function where the user's own cannot be called with the task's arguments."""
 MAX_LOADED_BYTES = 4 << 20
-MAX_SHOWN_FILES = 12
-CONFIG = """\
-task: .
-# models: {default: {provider: anthropic, model: claude-opus-5-5}}
-# budget: {usd: 10}
-"""
 
 
 class CapturedTask(Artifact):
@@ -49,8 +43,7 @@ def capture(program: Sequence[str], target: str, out: Path | None, python: str =
     """
     target = target_in_script(program, target)
     folder = out or Path(identifier(re.split(r"[:.]", target)[-1]))
-    if folder.exists() and any(folder.iterdir()):
-        raise SettingsError(f"{folder}: is not empty; capture overwrites nothing, so name another folder with --out")
+    refuse_used_folder(folder)
     return write_captured_task(read_observation(run_program(program, target, python), target), folder)
 
 
@@ -86,16 +79,9 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
         "config.yaml": CONFIG,
         "captured.json": json.dumps(_evidence(contract, baseline, reference), indent=1) + "\n",
     }
-    for path, content in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(content, encoding="utf-8")
-    copied = [path for path in files if path.startswith("baseline/")]
-    shown = sorted(path for path in files if path not in copied or len(copied) <= MAX_SHOWN_FILES)
-    shown += [f"{len(copied)} files below baseline/"] * (len(copied) > MAX_SHOWN_FILES)
-    lines = [*_summary(contract), f"written: {', '.join(shown)}; baseline: {baseline}"]
-    for path in ("reference.py", f"baseline/{CALL}.py"):
-        numbered = enumerate(files.get(path, "").splitlines(), 1)
-        lines += [f"to fill: {path}:{at}: {line.split(FILL, 1)[1].strip()}" for at, line in numbered if FILL in line]
+    beside = sorted(path for path in files if not path.startswith("baseline/"))
+    written = f"written: {', '.join(beside)} and {len(files) - len(beside)} files below baseline/; baseline: {baseline}"
+    lines = [*_summary(contract), written, *(f"to fill: {one}" for one in write_draft(folder, files))]
     return CapturedTask(folder=str(folder), lines=(*lines, f"then: python -m graph check {folder}"))
 
 
@@ -127,9 +113,9 @@ def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str
 def _evidence(contract: ObservedContract, baseline: str, reference: str) -> dict[str, object]:
     """Return captured.json: the digest of reference.py, and each statement of the task with what was seen; no
     environment, and of the values of tensors neither the integers, which stand in reference.py, nor floats."""
-    groups: Any = {"__all__": {"groups"}}
-    left_out: Any = {"observation": {"groups", "parameters", "modules"}, "workloads": groups, "left_out": groups}
-    samples = [w.groups[0].calls[0].model_dump(mode="json", exclude_defaults=True) for w in contract.workloads]
+    calls: Any = {"__all__": {"recorded"}}
+    left_out: Any = {"observation": {"groups", "parameters", "modules"}, "workloads": calls, "left_out": calls}
+    samples = [w.recorded[0].model_dump(mode="json", exclude_defaults=True) for w in contract.workloads]
     stated = contract.model_dump(mode="json", exclude=left_out)
     return {"baseline": baseline, "reference_sha256": digest(reference), **stated, "calls": samples}
 
@@ -144,7 +130,7 @@ def _summary(contract: ObservedContract) -> list[str]:
         what = re.sub(r'dims\["(\w+)"\]', r"\1", what)
         rows.append(f"  {a.name:<16} {a.role:<7} {what:<32} {a.evidence}")
     rows += [
-        f"  workload {w.name}: {w.calls} calls, median {w.median_s * 1e6:.4g} us, {w.share:.1%} of the time"
+        f"  workload {w.dims}: {w.calls} calls, median {w.median_s * 1e6:.4g} us, {w.share:.1%} of the time"
         for w in contract.workloads
     ]
     covered = sum(workload.share for workload in contract.workloads)

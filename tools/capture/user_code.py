@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tools.capture.observation import Observation
+from tools.languages.triton_source import PythonModule
 
 PURE_MODULES = frozenset({"torch", "math", "typing", "collections", "dataclasses", "functools", "__future__", "enum"})
 """Modules that a reference may import."""
@@ -19,7 +20,7 @@ def bound_names(statement: ast.stmt) -> set[str]:
     if isinstance(statement, _DEFINITIONS):
         return {statement.name}
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
+        return {*PythonModule("", ast.Module([statement], [])).import_names}
     return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
@@ -44,11 +45,9 @@ def text_of_statements(source: str, statements: Iterable[ast.stmt]) -> str:
 
 def is_pure_torch(statements: Sequence[ast.stmt]) -> bool:
     """Whether statements use torch and plain Python alone."""
-    nodes = [node for one in statements for node in ast.walk(one)]
-    modules = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    modules += ["." * node.level + (node.module or "") for node in nodes if isinstance(node, ast.ImportFrom)]
-    text = " ".join(ast.unparse(one) for one in statements)
-    return PURE_MODULES.issuperset(module.partition(".")[0] for module in modules) and not _OTHER_OPERATORS.search(text)
+    text = "\n".join(map(ast.unparse, statements))
+    names = PythonModule(text, ast.Module([*statements], [])).import_names.values()
+    return PURE_MODULES.issuperset(n.partition(".")[0] for n in names) and not _OTHER_OPERATORS.search(text)
 
 
 def is_torch(observation: Observation) -> bool:

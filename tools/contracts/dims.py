@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tools.artifacts import Dims, DType
+from tools.cli.suggestions import suggest_or_list
 from tools.errors import SettingsError
 from tools.executors.protocol import Parameter
 
@@ -24,6 +25,16 @@ _LARGEST_FLOAT = {
 def parse_workloads(text: str) -> tuple[Dims, ...]:
     """Return the dims of each workload in `text`, which separates workloads by ";"; an empty text has none."""
     return tuple(parse_dims(part) for part in text.split(";")) if text.strip() else ()
+
+
+def with_sizes(given: Sequence[Dims], sizes: str, known: Sequence[str]) -> list[Dims]:
+    """Return the dims of a problem's workloads, or, with `sizes`, those that replace them: each the first with other
+    numbers. SettingsError for a name that is not among `known`, or that a workload lacks."""
+    found = [{**(given[0] if given else {}), **sizes_of_one} for sizes_of_one in parse_workloads(sizes)] or [*given]
+    for name in (name for dims in found for name in sorted({*dims} - {*known}) + sorted({*known} - {*dims})):
+        unknown = f"is not a size of the problem's workloads; {suggest_or_list(name, known)}"
+        raise SettingsError(f"dims: {name!r} {'is missing; give it too' if name in known else unknown}")
+    return found
 
 
 def parse_dims(text: str) -> Dims:

@@ -18,13 +18,12 @@ from tools.errors import SettingsError
 from tools.executors.protocol import Parameter
 from tools.languages.cpp_signature import STREAM_TYPE
 from tools.languages.cpp_source import ENTRY, CppSource, function_declarator, walk
+from tools.tasks.draft import FILL
 from tools.tasks.loader import read_source
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-FILL = "FILL:"
-"""Begins what is left to the user, in every file that `init` writes."""
 EXTENSION = '''\
 """Builds {source} as an extension of torch where that is not done, and has its {name}."""
 
@@ -49,7 +48,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("{name}", &{function}); }}
 """
 _INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*"([^"]+)".*$""", re.MULTILINE)
 _HOST_COPY = re.compile(r"\bcudaMemcpy\w*(?=\s*\()")
-_SCALAR_REFERENCE = re.compile(r"^((?:const\s+)?\w+(?:\s+const)?)\s*&\s*(\w+)$")
 _SPECIFIER = re.compile(r'\b(?:static|inline|extern|constexpr|__\w+__)\b|"C"')
 
 
@@ -148,15 +146,13 @@ class CFile:
         }
         if reason := next((reason for reason, holds in reasons.items() if holds), None):
             raise SettingsError(reason)
-        declared, given = [], []
-        for name, text in function.parameters.items():
-            reference = _SCALAR_REFERENCE.match(text)
-            declared += [] if STREAM_TYPE in text else [f"{reference[1]}* {name}" if reference else text]
-            given.append("stream" if STREAM_TYPE in text else f"*{name}" if reference else name)
+        streams = [name for name, text in function.parameters.items() if STREAM_TYPE in text]
+        declared = [text for name, text in function.parameters.items() if name not in streams]
+        given = ["stream" if name in streams else name for name in function.parameters]
         result, call = " ".join(_SPECIFIER.sub(" ", function.head).split()), f"{function.name}({', '.join(given)});"
         if result != "void":
             declared, call = [*declared, f"{result}* result"], f"*result = {call}"
-        listed = ", ".join([*declared, *[f"{STREAM_TYPE} stream"] * ("stream" in given)])
+        listed = ", ".join([*declared, *[f"{STREAM_TYPE} stream"] * bool(streams)])
         return f'extern "C" void {ENTRY}({listed}) {{\n  {call}\n}}\n'
 
     def sketched_parameters(self, function: CFunction) -> list[Parameter]:

@@ -17,10 +17,9 @@ from typing import Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from tools.artifacts import DType
-from tools.cli.suggestions import suggest_or_list
+from tools.artifacts import Dims, DType
 from tools.cli.validation import validation_sentences
-from tools.contracts.dims import parse_workloads
+from tools.contracts.dims import with_sizes
 from tools.errors import SettingsError
 from tools.tasks.loader import default_suite_language, read_source, task_yaml_text
 from tools.tasks.safetensors import read_integers
@@ -43,7 +42,7 @@ import torch
 
 outputs = {outputs}
 workloads = {workloads}
-dims_range = {ranges}
+dims_range = {{n: (min(w["dims"][n] for w in workloads), max(w["dims"][n] for w in workloads)) for n in {sized}}}
 rtol, atol = {rtol}, {atol}
 _definition = {name!r}
 _inputs = {inputs}
@@ -51,7 +50,7 @@ _results = {results}
 _custom = {custom}
 _offsets = {offsets}  # input -> the axis whose size its last element is
 _recorded = {recorded}
-_packed = {packed}  # inputs of two numbers a byte
+_packed = [name for name, (_, dtype) in _inputs.items() if dtype in {packed}]  # two numbers a byte
 _bounds = {{}}
 
 
@@ -126,7 +125,7 @@ def _find_bounds(values, names):
 def make_inputs(dims, seed):
     torch.manual_seed(seed)
     axes = _axes(dims)
-    shapes = {{name: None if shape is None else [axes.get(a, a) for a in shape]
+    shapes = {{name: None if shape is None else [int(axes.get(a, a)) for a in shape]
               for name, (shape, _) in {{**_inputs, **_results}}.items()}}
     numbers = {{name: dims[name] for name in _inputs if shapes[name] is None}}
     values = globals()[_custom]({{**axes, **numbers}}, torch.device("cpu")) if _custom else {{}}
@@ -152,7 +151,8 @@ def make_inputs(dims, seed):
         values[name] = values[name].view(torch.uint8)
     values = {{name: values[name].contiguous() if isinstance(values[name], torch.Tensor) else values[name]
               for name in _inputs}}
-    values |= {{name: torch.zeros(shapes[name], dtype=getattr(torch, dtype)) for name, (_, dtype) in _results.items()}}
+    values |= {{name: torch.zeros(shapes[name] or (), dtype=getattr(torch, dtype))
+               for name, (_, dtype) in _results.items()}}
     return {{**values, **{{name: dims[name] for name in {variable}}}}}
 
 
@@ -243,65 +243,34 @@ class ExecBench(SuiteFormat):
         definition = _parse_model(file, read_source(file), ProblemDefinition)
         lines = _read_workload_lines(file, definition.name)
         suite_workloads = [_parse_model(file, line, SuiteWorkload) for line in lines]
-        variable = [name for name, axis in definition.axes.items() if axis.type == "var"]
         _refuse_unsupported(definition, file)
         recorded, drawn = _read_recorded(suite_workloads, file)
+        variable = [name for name, axis in definition.axes.items() if axis.type == "var"]
         numbers = [name for name, tensor in definition.inputs.items() if tensor.shape is None]
-        for workload in suite_workloads:
-            if missing := [name for name in numbers if name not in workload.inputs]:
-                raise SettingsError(
-                    f"{file}: workload {workload.uuid} does not give {missing[0]!r}; add it to its inputs"
-                )
-        dims: list[dict[str, int | float]] = [
-            {**w.axes, **{n: w.inputs[n].value or 0 for n in numbers}} for w in suite_workloads
+        given: list[Dims] = [
+            {**w.axes, **{n: w.inputs[n].value or 0 for n in numbers if n in w.inputs}} for w in suite_workloads
         ]
-        if sizes:
-            dims = [{**(dims[0] if dims else {}), **overrides} for overrides in parse_workloads(sizes)]
-        if not dims:
-            raise SettingsError(
-                f"{file}: no workloads were found beside it; give sizes, e.g. --dims "
-                f"{' '.join(f'{n}=64' for n in variable)}"
-            )
-        for dims_of_workload in dims:
-            for name in {*dims_of_workload} - {*variable, *numbers}:
-                raise SettingsError(
-                    f"dims: {name!r} is not a size of the problem's workloads; "
-                    f"{suggest_or_list(name, [*variable, *numbers])}"
-                )
-            for name in {*variable, *numbers} - {*dims_of_workload}:
-                raise SettingsError(f"dims: {name!r} is missing; give it too")
-        names = [w.uuid[:8] for w in suite_workloads]
-        workload_names = (
-            names if not sizes and len({*names}) == len(names) else [f"w{at}" for at in range(1, len(dims) + 1)]
-        )
+        if not (given or sizes):
+            example = " ".join(f"{name}=64" for name in variable)
+            raise SettingsError(f"{file}: no workloads were found beside it; give sizes, e.g. --dims {example}")
         fixed = {name: axis.value or 0 for name, axis in definition.axes.items() if axis.type == "const"}
-        workload_list = [
-            {"name": name, "dims": {**dims_of_workload, **fixed}}
-            for name, dims_of_workload in zip(workload_names, dims, strict=True)
-        ]
-        ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {
-            n: (v, v) for n, v in fixed.items()
-        }
-        computed = [
-            f"    {n} = {_check_axis_expression(axis.expression, file)}"
-            for n, axis in definition.axes.items()
-            if axis.type == "expr"
-        ]
+        dims = [{**one, **fixed} for one in with_sizes(given, sizes, [*variable, *numbers])]
+        inputs, results = (
+            {name: (tensor.shape and [*tensor.shape], tensor.dtype) for name, tensor in tensors.items()}
+            for tensors in (definition.inputs, definition.outputs)
+        )
+        computed = [n for n, axis in definition.axes.items() if axis.expression]
+        expressions = {n: axis.expression or f'dims["{n}"]' for n, axis in definition.axes.items()}
+        tolerances = [w.tolerance for w in suite_workloads] or [WorkloadTolerance()]
         text = _define_run(definition.reference, file) + CONTRACT_TEMPLATE.format(
             name=definition.name,
             outputs=[*definition.outputs],
-            workloads=workload_list,
-            ranges=ranges,
-            rtol=min((w.tolerance.max_rtol for w in suite_workloads), default=DEFAULT_TOLERANCE),
-            atol=min((w.tolerance.max_atol for w in suite_workloads), default=DEFAULT_TOLERANCE),
-            inputs={
-                name: (tensor.shape and [*map(_parse_extent, tensor.shape)], tensor.dtype)
-                for name, tensor in definition.inputs.items()
-            },
-            results={
-                name: ([*map(_parse_extent, tensor.shape or ())], tensor.dtype)
-                for name, tensor in definition.outputs.items()
-            },
+            workloads=[{"name": f"w{at}", "dims": one} for at, one in enumerate(dims, 1)],
+            sized=[*variable, *fixed],
+            rtol=min(tolerance.max_rtol for tolerance in tolerances),
+            atol=min(tolerance.max_atol for tolerance in tolerances),
+            inputs=inputs,
+            results=results,
             custom=repr(definition.custom_inputs_entrypoint),
             offsets={
                 name: axis
@@ -310,17 +279,15 @@ class ExecBench(SuiteFormat):
                 if axis in definition.axes and name in definition.inputs
             },
             recorded=recorded,
-            packed=[name for name, tensor in definition.inputs.items() if tensor.dtype in PACKED_TYPES],
-            axes="\n".join([*(f'    {n} = dims["{n}"]' for n in (*variable, *fixed)), *computed]) or "    pass",
+            packed=PACKED_TYPES,
+            axes="\n".join(f"    {n} = {expressions[n]}" for n in sorted(expressions, key=lambda n: n in computed)),
             variable=variable,
         )
-        dtypes = " ".join(tensor.dtype for tensor in (*definition.inputs.values(), *definition.outputs.values()))
+        dtypes = " ".join(dtype for _, dtype in (inputs | results).values())
         task_yaml = task_yaml_text(definition.name, default_suite_language(dtypes))
         omission = f"; {', '.join(drawn)} drawn, as their safetensors file is not here, too long or not of integers"
-        return (
-            {"reference.py": text, "task.yaml": task_yaml},
-            f"{definition.name}: {len(dims)} workloads{omission if drawn else ''}",
-        )
+        told = f"{definition.name}: {len(dims)} workloads{omission if drawn else ''}"
+        return {"reference.py": text, "task.yaml": task_yaml}, told
 
 
 def _read_recorded(workloads: list[SuiteWorkload], file: Path) -> tuple[list[tuple[object, ...]], list[str]]:
@@ -399,33 +366,9 @@ def _refuse_unsupported(definition: ProblemDefinition, file: Path) -> None:
             raise SettingsError(
                 f"{file}: `{name}` is {tensor.dtype}, which a task does not support; allowed are {', '.join(dtypes)}"
             )
-    for name in {**definition.axes, **definition.inputs, **definition.outputs}:
-        if not name.isidentifier():
-            raise SettingsError(f"{file}: {name!r} is not a Python identifier; rename it in the definition")
-
-
-def _check_axis_expression(text: str, file: Path) -> str:
-    """Return an axis' expression; SettingsError if it is anything but arithmetic over axes."""
-    allowed_nodes = (
-        ast.Expression,
-        ast.BinOp,
-        ast.UnaryOp,
-        ast.operator,
-        ast.unaryop,
-        ast.Name,
-        ast.Load,
-        ast.Constant,
-    )
-    try:
-        is_arithmetic = all(isinstance(node, allowed_nodes) for node in ast.walk(ast.parse(text, mode="eval")))
-    except SyntaxError:
-        is_arithmetic = False
-    if not is_arithmetic:
-        raise SettingsError(
-            f"{file}: the expression {text!r} is not arithmetic over axes; write it with + - * // % and names of axes"
-        )
-    return text
-
-
-def _parse_extent(axis: str | int) -> str | int:
-    return int(axis) if str(axis).isdigit() else axis
+    for text in (axis.expression for axis in definition.axes.values()):
+        if not re.fullmatch(r"[\w+*/%() -]*", text):
+            raise SettingsError(
+                f"{file}: the expression {text!r} is not arithmetic over axes; write it with + - * // % and names of "
+                f"axes"
+            )

@@ -11,18 +11,15 @@ a test choose among its inputs and are not arguments, and so do its lists.
 from __future__ import annotations
 
 import ast
-from math import prod
+import re
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from yaml import YAMLError
+from pydantic import BaseModel, ConfigDict, Field
 
-from tools.cli.suggestions import suggest_or_list
-from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
-from tools.contracts.dims import parse_workloads
+from tools.contracts.dims import with_sizes
 from tools.errors import SettingsError
-from tools.tasks.loader import default_suite_language, read_source, task_yaml_text
+from tools.tasks.loader import default_suite_language, read_source, read_yaml_model, task_yaml_text
 from tools.tasks.suites import SuiteFormat
 
 DEFAULT_TOLERANCES = (1e-5, 1e-8)
@@ -31,6 +28,7 @@ CONTRACT_TEMPLATE = '''"""The problem {name} of GPU MODE: its files, followed by
 
 import functools
 import inspect
+import math
 import sys
 import types
 
@@ -62,7 +60,9 @@ _CHOICES = {choices}
 _AS_BYTES = [getattr(torch, name, None) for name in ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz",
                                                      "float8_e8m0fnu")]
 workloads = {workloads}
-dims_range = {ranges}
+_sizes = {{name: [one["dims"].get(name) for one in workloads] for name in workloads[0]["dims"] if name not in _CHOICES}}
+dims_range = {{name: (min(sizes), max(sizes)) for name, sizes in _sizes.items()
+              if all(isinstance(size, int) and size > 0 for size in sizes)}}
 {tolerance}
 
 def _make_leaves(dims, seed):
@@ -132,7 +132,9 @@ def reference(**arguments):
 
 
 def _first_call():
-    leaves, spec = _make_leaves({smallest}, 0)
+    timed = [one["dims"] for one in workloads if "weight" not in one]
+    smallest = min(timed, key=lambda dims: math.prod(n for n in dims.values() if isinstance(n, int) and n > 0))
+    leaves, spec = _make_leaves(smallest, 0)
     return [*map(_leaf_kind, leaves)], spec, list(_output_positions(leaves, _run_reference(leaves, spec)))
 
 
@@ -196,94 +198,59 @@ class GpuMode(SuiteFormat):
 
     def task_files(self, problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         home = problem if problem.is_dir() else problem.parent
-        task = _read_problem(home / "task.yml")
+        task = read_yaml_model(home / "task.yml", GpuModeProblem)
         if task.multi_gpu:
             raise SettingsError(f"{home}: the problem needs several GPUs, but a task has one; choose another problem")
-        sources = {entry.get("name", ""): home / entry.get("source", "") for entry in task.files}
-        paths = {
-            name: path
-            for name, path in sources.items()
-            if name.endswith(".py") and name not in ("submission.py", "eval.py", "reference.py")
-        }
-        paths |= {p.name: p for p in (home / "task.py",) if p.is_file()} | {"reference.py": home / "reference.py"}
-        texts = {
-            name.removesuffix(".py"): read_source(path)
-            for name, path in sorted(paths.items(), key=lambda item: (item[0] == "reference.py", item[0] != "task.py"))
-        }
-        texts = {name: _rewrite_devices(text, paths[f"{name}.py"]) for name, text in texts.items()}
+        named = {entry.get("name", ""): home / entry.get("source", "") for entry in task.files}
+        paths = {n: p for n, p in named.items() if n.endswith(".py") and n not in ("submission.py", "eval.py")}
+        paths |= {"task.py": home / "task.py"} if (home / "task.py").is_file() else {}
+        paths["reference.py"] = home / "reference.py"
+        order = sorted(paths, key=lambda name: (name == "reference.py", name != "task.py"))
+        texts = {name.removesuffix(".py"): _rewrite_devices(paths[name]) for name in order}
         defined_names = {getattr(node, "name", "") for node in ast.parse(texts["reference"]).body}
         if missing := sorted({"generate_input", "ref_kernel"} - defined_names):
             raise SettingsError(
                 f"{home / 'reference.py'}: defines no {' and no '.join(missing)}, which every problem of GPU MODE "
                 f"needs; add it"
             )
-        cases = [
-            {name: value for name, value in case.items() if name != "seed"} for case in (*task.benchmarks, *task.tests)
-        ]
-        lengths = [{name: len(value) for name, value in case.items() if isinstance(value, list)} for case in cases]
-        kept = [case for case, of_lists in zip(cases, lengths, strict=True) if of_lists == lengths[0]]
-        other_lengths, cases = len(cases) - len(kept), kept
-        choice_names = {name for case in cases for name, value in case.items() if isinstance(value, bool | str | list)}
-        choices: dict[str, list[Any]] = {name: [] for name in sorted(choice_names)}
-        for name, value in ((name, value) for case in cases for name, value in case.items() if name in choices):
-            choices[name] += [value] if value not in choices[name] else []
-        workload_dims = [
-            {name: choices[name].index(value) if name in choice_names else value for name, value in case.items()}
+        given = [{n: v for n, v in case.items() if n != "seed"} for case in (*task.benchmarks, *task.tests)]
+        cases = [case for case in given if _list_lengths(case) == _list_lengths(given[0])]
+        timed = sum(case in cases for case in given[: len(task.benchmarks)])
+        choices = {n: list[Any]() for case in cases for n, v in case.items() if isinstance(v, bool | str | list)}
+        for name, value in ((name, case[name]) for case in cases for name in choices if name in case):
+            choices[name] += [value] * (value not in choices[name])
+        sized: list[dict[str, Any]] = [
+            {name: choices[name].index(value) if name in choices else value for name, value in case.items()}
             for case in cases
         ]
-        if sizes:
-            workload_dims = [{**workload_dims[0], **overrides} for overrides in parse_workloads(sizes)]
-            for name in (name for dims in workload_dims for name in dims if name not in cases[0]):
-                raise SettingsError(f"dims: {home.name} has no size {name!r}; {suggest_or_list(name, list(cases[0]))}")
-        benchmarks = sum(of_lists == lengths[0] for of_lists in lengths[: len(task.benchmarks)])
-        timed = len(workload_dims) if sizes else benchmarks
-        workloads: list[dict[str, object]] = [
-            {"name": f"w{at}", "dims": dims}
-            for at, dims in enumerate(workload_dims, 1)
-            if dims not in workload_dims[: at - 1]
-        ]
+        sized = with_sizes(sized, sizes, [*sized[0]]) if sizes else sized
+        timed = len(sized) if sizes else timed
         # A size that occurs in tests only must be correct, but may be slower.
         workloads = [
-            w if w["dims"] in workload_dims[:timed] else {**w, "weight": 1e-3, "margin": 1.0} for w in workloads
-        ]
-        ranged_names = [
-            n
-            for n in workload_dims[0]
-            if n not in choice_names and all(isinstance(size := p.get(n), int) and size > 0 for p in workload_dims)
+            {"name": f"w{at}", "dims": dims} | ({"weight": 1e-3, "margin": 1.0} if at > timed else {})
+            for at, dims in enumerate(sized, 1)
+            if dims not in sized[: at - 1]
         ]
         text = CONTRACT_TEMPLATE.format(
             name=home.name,
             files="{" + "".join(f"\n    {name!r}: {_string_literal(text)}," for name, text in texts.items()) + "\n}",
             choices=choices,
             workloads=workloads,
-            ranges={
-                name: (min(p[name] for p in workload_dims), max(p[name] for p in workload_dims))
-                for name in ranged_names
-            },
             tolerance=_stated_tolerance(texts["reference"]),
-            smallest=min(workload_dims[:timed], key=_product),
         )
+        other_lengths = len(given) - len(cases)
         omission = f"; {other_lengths} left out, as their lists have other lengths" * bool(other_lengths)
         task_yaml = task_yaml_text(home.name, default_suite_language(" ".join(texts.values())))
         return {"reference.py": text, "task.yaml": task_yaml}, f"{home.name}: {len(workloads)} workloads{omission}"
 
 
-def _product(dims: dict[str, Any]) -> int:
-    return prod(value for value in dims.values() if isinstance(value, int) and value > 0)
+def _list_lengths(case: dict[str, Any]) -> dict[str, int]:
+    return {name: len(value) for name, value in case.items() if isinstance(value, list)}
 
 
-def _read_problem(file: Path) -> GpuModeProblem:
+def _rewrite_devices(file: Path) -> str:
     try:
-        return GpuModeProblem.model_validate(read_yaml(read_source(file)))
-    except YAMLError as error:
-        raise SettingsError(yaml_fault(file, error)) from None
-    except ValidationError as error:
-        raise SettingsError(validation_sentences(error, GpuModeProblem, f"{file}: ")) from None
-
-
-def _rewrite_devices(text: str, file: Path) -> str:
-    try:
-        return ast.unparse(DeviceRewriter().visit(ast.parse(text)))
+        return ast.unparse(DeviceRewriter().visit(ast.parse(read_source(file))))
     except SyntaxError as error:
         raise SettingsError(f"{file}: not valid Python ({error.msg}, line {error.lineno}); correct it") from None
 
@@ -296,17 +263,10 @@ def _string_literal(text: str) -> str:
 def _stated_tolerance(text: str) -> str:
     """Return an assignment of the smallest rtol and atol that comparisons in the reference state, or "" if one of them
     is computed."""
-    keywords = [
-        keyword
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call)
-        for keyword in node.keywords
-        if keyword.arg in ("rtol", "atol")
-    ]
-    if not all(isinstance(keyword.value, ast.Constant) for keyword in keywords):
+    found = dict(zip(("rtol", "atol"), ([default] for default in DEFAULT_TOLERANCES), strict=True))
+    stated = re.findall(r"\b([ra]tol)=([^,)]+)", text)
+    try:
+        found |= {name: [float(value) for n, value in stated if n == name] for name, _ in stated}
+    except ValueError:
         return ""
-    smallest = []
-    for name, default in zip(("rtol", "atol"), DEFAULT_TOLERANCES, strict=True):
-        values = [k.value.value for k in keywords if k.arg == name and isinstance(k.value, ast.Constant)]
-        smallest.append(min(values, default=default))  # type: ignore[type-var]
-    return f"rtol, atol = {smallest[0]!r}, {smallest[1]!r}\n"
+    return f"rtol, atol = {min(found['rtol'])!r}, {min(found['atol'])!r}\n"

@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from tools.artifacts import (
+    Argument,
     Artifact,
     Authors,
     BaselineFunction,
@@ -39,7 +40,7 @@ from tools.contracts.operators import operator_family
 from tools.errors import SettingsError, UnusableTaskError, WorkspaceError
 from tools.executors.base import DeviceKind, Executor, Limits, Needs, reason_if_device_missing
 from tools.executors.harness_job import harness_job, read_answer
-from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, ProbeResult
+from tools.executors.protocol import Parameter, ProbedArgument, ProbedWorkload, ProbeRequest, ProbeResult
 from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
 from tools.store.blobs import Blobs, write_atomically
@@ -53,6 +54,7 @@ BASELINE_FOLDER = "baseline"
 """Folder of a task with the user's own files."""
 PROBE_LIMIT_S = 300.0
 """Time limit of a probe, which imports torch and calls the reference once in float64 on each workload."""
+ModelType = TypeVar("ModelType", bound=BaseModel)
 _MAX_SOURCE_BYTES = 4 << 20
 """Largest size of a source file in bytes."""
 
@@ -119,12 +121,10 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
         settings = settings.model_copy(update={"baseline": baseline})
     language = detect_language(path)
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE_FILE
-    name = settings.name or path.resolve().name
     if not kernel.exists() and reference.exists():
         _refuse_misnamed_kernel(path, kernel.name, language)
-        loaded = _load_reference_task(name, reference, language, dims, settings, executor, blobs)
-    else:
-        loaded = _load_kernel_task(name, kernel, reference, language, dims, 0, settings, executor, blobs)
+    name = settings.name or path.resolve().name
+    loaded = _load_task(name, kernel, reference, language, dims, 0, settings, executor, blobs)
     said = [f"{BASELINE_FOLDER}/{name} stays here, because only text travels with the jobs." for name in left_out]
     function = loaded.task.baseline_function
     authors = Authors(
@@ -195,10 +195,10 @@ def load_task_files(
         )
         settings = settings if dims else settings.model_copy(update={"weights": weights, "margins": like.margins})
     sizes = parse_workloads(dims) if isinstance(dims, str) else dims
-    return _load_kernel_task(name, kernel, reference, language, sizes, pointer_elements, settings, executor, blobs)
+    return _load_task(name, kernel, reference, language, sizes, pointer_elements, settings, executor, blobs)
 
 
-def _load_kernel_task(
+def _load_task(
     name: str,
     kernel: Path,
     reference: Path,
@@ -209,91 +209,66 @@ def _load_kernel_task(
     executor: Executor,
     blobs: Blobs,
 ) -> LoadedTask:
-    files = SourceNames(kernel.name, reference.name)
-    user_source = read_source(kernel)
-    source, logic, freeze_notes = language.freeze_sources(user_source, read_source(reference))
-    parameters = _read_kernel_parameters(language, source, files)
-    if not _defines_make_inputs(logic):
+    """Read and probe a kernel with its reference, or the reference alone where only that is there."""
+    files, notes, parameters = SourceNames(kernel.name, reference.name), tuple[str, ...](), tuple[Parameter, ...]()
+    user_source = source = None if reference.exists() and not kernel.exists() else read_source(kernel)
+    logic = read_source(reference)
+    if source is not None:
+        source, logic, notes = language.freeze_sources(source, logic)
+        parameters = _read_kernel_parameters(language, source, files)
+    has_make_inputs = _defines_make_inputs(logic)
+    if source is not None and not has_make_inputs:
         check_seed_dims(dims, parameters, elements, executor.available_memory(), files.kernel)
         _refuse_unused_dims(dims, source, logic, files)
-    # With make_inputs only the reference is probed: `tools.contracts` compares it with the kernel and names both files.
-    probed_parameters = () if _defines_make_inputs(logic) else parameters
-    asking = ProbeRequest(reference=logic, dims=dims, parameters=probed_parameters, pointer_elements=elements)
-    request = _with_settings(asking, settings, language, executor)
-    probe_result = probe_reference(executor, blobs, request, files)
-    probe_result = probe_result.model_copy(update={"inferred": (*freeze_notes, *probe_result.inferred)})
-    infer = partial(infer_task, name, source, logic, language, parameters, elements, settings, files=files)
-    return _infer_with_other_sizes(infer, probe_result, files, executor, blobs).model_copy(
-        update={"pinned": language.pinned_kernels(user_source)}
+    elif not has_make_inputs:
+        raise SettingsError(
+            f"{reference}: without {files.kernel} beside it the reference must define the whole contract; define "
+            f"make_inputs(dims, seed) in it, or add {files.kernel}"
+        )
+    function = settings.baseline
+    request = ProbeRequest(
+        reference=logic,
+        dims=dims,
+        # With make_inputs only the reference is probed: `tools.contracts` compares it with the kernel.
+        parameters=() if has_make_inputs else parameters,
+        pointer_elements=elements,
+        library=_allowed_operators(settings, language),
+        device=_probed_device(executor, language),
+        module=function.call.partition(":")[0] if function and not function.files else "",
     )
+    probe_result = probe_reference(executor, blobs, request, files)
+    if source is None:
+        parameters = _as_parameters(probe_result.workloads[0].arguments if probe_result.workloads else ())
+    probe_result = probe_result.model_copy(update={"inferred": (*notes, *probe_result.inferred)})
+    infer = partial(infer_task, name, source, logic, language, parameters, elements, settings, files=files)
+    loaded = _infer_with_other_sizes(infer, probe_result, files, executor, blobs)
+    return loaded.model_copy(update={"pinned": language.pinned_kernels(user_source) if user_source else ()})
+
+
+def _as_parameters(arguments: Sequence[ProbedArgument | Argument]) -> tuple[Parameter, ...]:
+    return tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in arguments)
 
 
 def with_workload_weights(loaded: LoadedTask, weights: Sequence[float]) -> LoadedTask:
     """Return `loaded` with new weights of its workloads, given in their order."""
-    task, probed = loaded.task, loaded.workloads
-    task_workloads = tuple(
-        workload.model_copy(update={"weight": weight}) for workload, weight in zip(task.workloads, weights, strict=True)
+    task, probed = (
+        {"workloads": tuple(w.model_copy(update={"weight": to}) for w, to in zip(workloads, weights, strict=True))}
+        for workloads in (loaded.task.workloads, loaded.workloads)
     )
-    probed_workloads = tuple(
-        workload.model_copy(update={"weight": weight}) for workload, weight in zip(probed, weights, strict=True)
-    )
-    return loaded.model_copy(
-        update={"task": task.model_copy(update={"workloads": task_workloads}), "workloads": probed_workloads}
-    )
+    return loaded.model_copy(update={"task": loaded.task.model_copy(update=task), **probed})
 
 
 def _refuse_misnamed_kernel(folder: Path, kernel: str, language: Language) -> None:
     """Raise SettingsError for a folder whose kernel has a wrong name: a new kernel would be written and the user's be
     ignored."""
-    misnamed = [
-        p.name
-        for p in sorted(folder.iterdir())
-        if p.name != REFERENCE_FILE and (p.stem == "kernel" or p.suffix == language.suffix)
-    ]
+    suffix = language.suffix
+    others = [path for path in sorted(folder.iterdir()) if path.name != REFERENCE_FILE]
+    misnamed = [path.name for path in others if path.stem == "kernel" or path.suffix == suffix]
     if misnamed:
         raise SettingsError(
             f"{folder}: contains {misnamed[0]} and no {kernel}; rename it, set `language` in task.yaml, or remove it "
             f"to have a kernel written"
         )
-
-
-def _load_reference_task(
-    name: str,
-    reference: Path,
-    language: Language,
-    dims: tuple[Dims, ...],
-    settings: TaskSettings,
-    executor: Executor,
-    blobs: Blobs,
-) -> LoadedTask:
-    """Probe a task that has a reference and no kernel."""
-    files = SourceNames(f"kernel{language.suffix}", reference.name)
-    logic = read_source(reference)
-    if not _defines_make_inputs(logic):
-        raise SettingsError(
-            f"{reference}: without {files.kernel} beside it the reference must define the whole contract; define "
-            f"make_inputs(dims, seed) in it, or add {files.kernel}"
-        )
-    request = _with_settings(ProbeRequest(reference=logic, dims=dims), settings, language, executor)
-    probe_result = probe_reference(executor, blobs, request, files)
-    parameters = tuple(
-        Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar")
-        for w in probe_result.workloads[:1]
-        for a in w.arguments
-    )
-    infer = partial(infer_task, name, None, logic, language, parameters, 0, settings, files=files)
-    return _infer_with_other_sizes(infer, probe_result, files, executor, blobs)
-
-
-def _with_settings(
-    request: ProbeRequest, settings: TaskSettings, language: Language, executor: Executor
-) -> ProbeRequest:
-    """Return the request with the device, the operators, and the module of a function that has no files in baseline/,
-    which is an installed one."""
-    function = settings.baseline
-    module = function.call.partition(":")[0] if function and not function.files else ""
-    library, device = _allowed_operators(settings, language), _probed_device(executor, language)
-    return request.model_copy(update={"library": library, "device": device, "module": module})
 
 
 def _infer_with_other_sizes(
@@ -316,7 +291,7 @@ def _infer_with_other_sizes(
     request = ProbeRequest(
         reference=task.reference,
         device=_probed_device(executor, language),
-        parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
+        parameters=_as_parameters(task.arguments),
         pointer_elements=task.pointer_elements,
         tentative=tuple(
             tuple(dims for dims in choices if all(dims != one.dims for one in task.workloads))
@@ -466,18 +441,17 @@ def _allowed_operators(
 
 def _apply_task_settings(settings: TaskSettings, probe_result: ProbeResult) -> tuple[ProbedWorkload, ...]:
     """Return the probed workloads with the weights and margins of task.yaml."""
-    for key, values, allowed in (
-        ("weights", settings.weights, "above 0"),
-        ("margins", settings.margins, "0 to 1, 0.05 for 5 %"),
-    ):
-        for name, value in values.items():
-            if name not in {w.name for w in probe_result.workloads}:
-                suggestion = suggest_or_list(name, [w.name for w in probe_result.workloads])
-                raise SettingsError(
-                    f"task.yaml: {key} names the workload {name!r}, which is not in the reference; {suggestion}"
-                )
-            if not (0 <= value < float("inf")) or (value == 0 if key == "weights" else value > 1):
-                raise SettingsError(f"task.yaml: {key}.{name} is {value:g}; it must be {allowed}")
+    names = [w.name for w in probe_result.workloads]
+    given = [("weights", n, v, v > 0, "above 0") for n, v in settings.weights.items()]
+    given += [("margins", n, v, 0 <= v <= 1, "0 to 1, 0.05 for 5 %") for n, v in settings.margins.items()]
+    for key, name, value, is_allowed, allowed in given:
+        if name not in names:
+            raise SettingsError(
+                f"task.yaml: {key} names the workload {name!r}, which is not in the reference; "
+                f"{suggest_or_list(name, names)}"
+            )
+        if not is_allowed or value == float("inf"):
+            raise SettingsError(f"task.yaml: {key}.{name} is {value:g}; it must be {allowed}")
     return tuple(
         w.model_copy(
             update={"weight": settings.weights.get(w.name, w.weight), "margin": settings.margins.get(w.name, w.margin)}
@@ -549,19 +523,19 @@ def read_source(path: Path) -> str:
 
 
 def _read_task_yaml(path: Path) -> TaskSettings:
-    if not path.exists():
-        return TaskSettings()
+    return read_yaml_model(path, TaskSettings) if path.exists() else TaskSettings()
+
+
+def read_yaml_model(path: Path, kind: type[ModelType]) -> ModelType:
+    """Return a file of YAML as a model; SettingsError for each fault in it."""
     import yaml
 
-    text = read_source(path)
     try:
-        data = read_yaml(text)
+        return kind.model_validate(read_yaml(read_source(path)))
     except yaml.YAMLError as error:
         raise SettingsError(yaml_fault(path, error)) from None
-    try:
-        return TaskSettings.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(validation_sentences(error, TaskSettings, f"{path}: ")) from None
+        raise SettingsError(validation_sentences(error, kind, f"{path}: ")) from None
 
 
 # ---------------------------------------------------------------- the workspace's copy

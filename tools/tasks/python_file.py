@@ -16,7 +16,8 @@ from pathlib import Path, PurePosixPath
 from tools.cli.suggestions import suggest_or_list
 from tools.errors import SettingsError
 from tools.languages.triton_source import dotted_name, parse_module
-from tools.tasks.cuda_file import FILL, drawn
+from tools.tasks.cuda_file import drawn
+from tools.tasks.draft import FILL
 
 _KERNEL_MAKER = re.compile(
     r"triton\.(?:\w+\.)*jit|cutlass\.cute\.(?:jit|kernel)|torch\.utils\.cpp_extension\.load(?:_inline)?|cupy\.Raw\w+"
@@ -37,8 +38,8 @@ class HostFunction:
     """The function whose parameters a call gives."""
     skipped: int
     """How many of them a call does not give: `self` or `ctx`."""
-    where: str
-    """The method with the first launch and its line."""
+    line: int | None
+    """Of the first launch."""
     required: tuple[str, ...] = ()
     """Arguments of the constructor without a default."""
 
@@ -53,21 +54,22 @@ class PythonFile:
         self.module, self.file = module, file
 
     @cached_property
-    def kernels(self) -> dict[str, str]:
-        """Names that hold a kernel, and what made each: decorators of a function, the call whose result a name is
-        bound to, or an import."""
-        found: dict[str, str] = {}
+    def kernels(self) -> tuple[str, ...]:
+        """Names that hold a kernel: functions with such a decorator, what a call bound to a name, and imports."""
+        found = list[str]()
         for node in ast.walk(self.module.tree):
             makers, names = list[ast.expr](), list[str]()
             if isinstance(node, ast.FunctionDef):
                 makers, names = node.decorator_list, [node.name]
             elif isinstance(node, ast.Assign):
                 makers, names = [node.value], [*map(dotted_name, node.targets)]
-            if any(_KERNEL_MAKER.fullmatch(self.module.full_name(n)) for one in makers for n in ast.walk(one)):
-                found |= dict.fromkeys(names, ", ".join(filter(None, map(self.module.full_name, makers))))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
-                found |= dict.fromkeys({dotted_name(node.func.value)} & {*self.module.import_names}, "imported")
-        return {name: made for name, made in found.items() if name}
+                found += {dotted_name(node.func.value)} & {*self.module.import_names}
+            found += names * any(map(self._makes_kernel, (n for one in makers for n in ast.walk(one))))
+        return tuple(dict.fromkeys(filter(None, found)))
+
+    def _makes_kernel(self, node: ast.AST) -> bool:
+        return _KERNEL_MAKER.fullmatch(self.module.full_name(node)) is not None
 
     @cached_property
     def cuda_sources(self) -> dict[str, str]:
@@ -88,7 +90,7 @@ class PythonFile:
     @cached_property
     def launchers(self) -> tuple[str, ...]:
         """Those that launch a kernel or hand one on, in order, private names last."""
-        launching = [name for name, f in self.functions.items() if f.where]
+        launching = [name for name, f in self.functions.items() if f.line]
         return tuple(sorted(launching, key=lambda name: (name != "run_kernel", bool(_NO_ENTRY.match(name)))))
 
     def choose(self, entry: str | None) -> HostFunction:
@@ -147,24 +149,21 @@ class PythonFile:
         methods = {n.name: n for n in _statements(node.body) if isinstance(n, ast.FunctionDef)}
         bases = [dotted_name(base).rpartition(".")[2] for base in node.bases]
         if "forward" in methods and bases:
-            where = next((f"{name}, {line}" for name, m in methods.items() if (line := self._launch(m))), "")
             built = methods["__init__"].args if "__init__" in methods else None
             needed = built.args[1 : len(built.args) - len(built.defaults)] if built else []
             skipped = int("Function" not in bases or "setup_context" not in methods)
-            yield HostFunction(node.name, methods["forward"], skipped, where, tuple(a.arg for a in needed))
+            required = tuple(argument.arg for argument in needed)
+            yield HostFunction(node.name, methods["forward"], skipped, self._launch(node), required)
         for name, method in methods.items():
             if any(dotted_name(d) == "staticmethod" for d in method.decorator_list) and "Function" not in bases:
                 yield HostFunction(f"{node.name}.{name}", method, 0, self._launch(method))
 
-    def _launch(self, function: ast.FunctionDef) -> str:
-        """`line N`, where the function names a kernel or builds one; empty: it does not."""
-        lines = [
-            n.lineno
-            for n in ast.walk(function)
-            if isinstance(n, ast.expr)
-            if dotted_name(n) in self.kernels or _KERNEL_MAKER.fullmatch(self.module.full_name(n))
-        ]
-        return f"line {min(lines)}" if lines else ""
+    def _launch(self, within: ast.stmt) -> int | None:
+        """Return the line where a function or class names a kernel or builds one, or None."""
+        expressions = (n for n in ast.walk(within) if isinstance(n, ast.expr))
+        return min(
+            (n.lineno for n in expressions if dotted_name(n) in self.kernels or self._makes_kernel(n)), default=None
+        )
 
 
 def project_files(file: Path, source: str, root: Path | None = None) -> tuple[Path, dict[str, str]]:

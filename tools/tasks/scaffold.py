@@ -22,19 +22,13 @@ from tools.languages.cpp_signature import ENTRY_SIGNATURE
 from tools.languages.cpp_source import ENTRY
 from tools.screen.screen import screen
 from tools.store.blobs import Blobs
-from tools.tasks.cuda_file import FILL, CFile, drawn, extension, with_headers
+from tools.tasks.cuda_file import CFile, drawn, extension, with_headers
+from tools.tasks.draft import CONFIG, FILL, refuse_used_folder, write_draft
 from tools.tasks.loader import detect_language, read_source
 from tools.tasks.python_file import PythonFile, project_files
 
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
-CUDA_SUFFIXES = (".cu", ".cuh")
-CONFIG = """\
-task: .
-# The default is the playbook: in CUDA it only searches constants; in CUTLASS and CuTe DSL it changes
-# nothing. A language model can change any kernel (docs/your-model.md):
-# models: {default: {provider: anthropic, model: claude-opus-5-5}}
-# budget: {usd: 10}
-"""
+SUFFIXES = (*CPP_SUFFIXES, ".cu", ".cuh", ".py")
 IMPORT = """\
 import importlib, os, sys
 sys.path.insert(0, os.path.abspath("baseline"))
@@ -73,8 +67,6 @@ def reference({{parameters}}):
     raise NotImplementedError("say in reference.py what the kernel computes")
 '''
 ENTRY_OF_PYTHON = "run_kernel"
-MAX_SHOWN = 3
-"""Refused lines that are shown."""
 IMPORT_LIMIT_S = 300.0
 _CUTLASS = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]cut(?:lass|e)/""", re.MULTILINE)
 
@@ -88,7 +80,7 @@ class Scaffold(Artifact):
     language: str
     kernels: tuple[str, ...]
     launchers: tuple[str, ...]
-    """Functions and classes that launch; in Python with the method and line."""
+    """Functions and classes that launch; in Python with the line."""
     chosen: str
     """The function that the kernel or the baseline stands for."""
     call: str = ""
@@ -98,7 +90,7 @@ class Scaffold(Artifact):
     files: dict[str, str]
     """Path in the folder -> text."""
     to_fill: tuple[str, ...] = ()
-    """Lines of the kernel that the screen refuses; then file:line and the question, for all marked `FILL:`."""
+    """What the screen refuses first; then file:line and the question, for all marked `FILL:`."""
 
     def text(self) -> str:
         """What was found and written, as lines of text; a problem comes first."""
@@ -125,27 +117,16 @@ def scaffold(
     SettingsError where there is nothing to begin with, or `folder` holds something.
     """
     source = read_source(file)
-    if folder.exists() and any(folder.iterdir()):
-        raise SettingsError(f"{folder}: is not empty; init overwrites nothing, so name another folder with --out")
-    if file.suffix not in (*CPP_SUFFIXES, *CUDA_SUFFIXES, ".py"):
-        known = ", ".join((*CPP_SUFFIXES, *CUDA_SUFFIXES, ".py"))
-        raise SettingsError(f"{file}: is in no known language; the name must end in one of {known}")
+    refuse_used_folder(folder)
+    if file.suffix not in SUFFIXES:
+        raise SettingsError(f"{file}: is in no known language; the name must end in one of {', '.join(SUFFIXES)}")
     draft = (_draft_of_python if file.suffix == ".py" else _draft_of_c)(file.resolve(), source, entry)
-    refused, questions = [], dict[tuple[str, str], list[str]]()
-    for path, content in draft.files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(content, encoding="utf-8")
-        if path.startswith("kernel."):
-            refused = [f"{path}, {one}" for one in screen(content, draft.language)]
-        for number, line in enumerate(content.splitlines(), 1):
-            if FILL in line and not path.startswith("baseline/"):
-                questions.setdefault((path, line.split(FILL, 1)[1].strip()), []).append(str(number))
-    if len(refused) > MAX_SHOWN:
-        more = f"(the screen refuses {len(refused) - MAX_SHOWN} more lines: python -m tools screen {folder})"
-        refused = [*refused[:MAX_SHOWN], more]
-    marked = [f"{path}:{', '.join(numbers)}: {question}" for (path, question), numbers in questions.items()]
+    questions = write_draft(folder, draft.files)
+    kernel = next((path for path in draft.files if path.startswith("kernel.")), "")
+    if refused := screen(draft.files[kernel], draft.language) if kernel else []:
+        questions.insert(0, f"{kernel}, {refused[0]} ({len(refused)} in all: python -m tools screen {folder})")
     problem = _problem(draft, *machine) if machine else ""
-    return draft.model_copy(update={"folder": str(folder), "problem": problem, "to_fill": (*refused, *marked)})
+    return draft.model_copy(update={"folder": str(folder), "problem": problem, "to_fill": tuple(questions)})
 
 
 def _draft_of_c(file: Path, source: str, entry: str | None) -> Scaffold:
@@ -191,11 +172,10 @@ def _draft_of_python(file: Path, source: str, entry: str | None) -> Scaffold:
     cuda = {f"baseline/{name}.cu": text for name, text in python.cuda_sources.items()}
     facts: dict[str, Any] = {
         "language": "cuda" if cuda else detect_language(file).name,
-        "kernels": [f"{name} ({made})" for name, made in python.kernels.items()],
-        "launchers": tuple(f"{name} ({python.functions[name].where})" for name in python.launchers),
+        "kernels": (*python.kernels, *(name for text in cuda.values() for name in CFile(text).kernels)),
+        "launchers": tuple(f"{name} (line {python.functions[name].line})" for name in python.launchers),
         "chosen": function.name,
     }
-    facts["kernels"] += [name for text in cuda.values() for name in CFile(text).kernels]
     if function.name == ENTRY_OF_PYTHON:
         return _finished(file, values, [], files={"kernel.py": source}, **facts)
     root, texts = project_files(file, source)
@@ -212,8 +192,8 @@ def _draft_of_python(file: Path, source: str, entry: str | None) -> Scaffold:
 
 def _problem(draft: Scaffold, executor: Executor, blobs: Blobs) -> str:
     """Build the kernel, or import the baseline; return the first error in one line, empty without one."""
-    toolchain = read_toolchain(executor, blobs)
-    language, what = open_language(draft.language), draft.call or next(iter(draft.files))
+    toolchain, language = read_toolchain(executor, blobs), open_language(draft.language)
+    what = draft.call or next(iter(draft.files))
     if what == "kernel.py":
         return ""
     if draft.call and draft.language == "cuda" and not toolchain.torch_cuda:
@@ -231,11 +211,9 @@ def _problem(draft: Scaffold, executor: Executor, blobs: Blobs) -> str:
     except KernelwrightError as error:
         return f"{what} was not tried: {error}"
     said = blobs.text(done.files["stderr.txt"]).strip()
-    said = said if draft.call else language.trim_log(said)
-    verb = "import" if draft.call else "compile"
-    here = "" if any(device.kind != "cpu" for device in executor.devices()) else " here, without a GPU"
-    first = (said.splitlines() or ["no error line"])[0]
-    return f"{what} does not {verb}{here * bool(draft.call)}: {first}" if done.exit_code else ""
+    lines = (said if draft.call else language.trim_log(said)).splitlines() or ["no error line"]
+    verb = "import on this machine" if draft.call else "compile"
+    return f"{what} does not {verb}: {lines[0]}" if done.exit_code else ""
 
 
 def _values(parameters: Sequence[Parameter]) -> dict[str, str]:

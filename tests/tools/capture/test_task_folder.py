@@ -254,7 +254,7 @@ def observed(calls: list[tuple[dict[str, ObservedValue], int, float]], **more: o
             alias=tuple(range(len(tensors))),
         )
         groups.append(CallGroup(calls=(call,), count=count, median_s=seconds))
-    fields = {"target": "m:f", "form": "function", "command": ("p.py",), "processes": 1, "apart": {}}
+    fields = {"target": "m:f", "form": "function", "command": ("p.py",), "apart": {}}
     names = dict.fromkeys(calls[0][0], "POSITIONAL_OR_KEYWORD")
     fields |= {"problems": (), "modules": {}, "device": "cpu", "exit_code": 0}
     return Observation.model_validate({**fields, "parameters": names, "groups": groups, **more})

@@ -58,7 +58,7 @@ def inputs(done: Scaffold) -> dict[str, object]:
         ("east.cu", "void f(float const* a, float* c, int const n) " + CONDITION, "float const* a, float* c, int const n) {\n  f(a, c, n);"),
         ("stream.cu", "static void f(const float* a, float* c, int n, cudaStream_t s) " + CONDITION, "const float* a, float* c, int n, cudaStream_t stream) {\n  f(a, c, n, stream);"),
         ("space.cu", "namespace image { void f(const float* a, float* c, int n) " + CONDITION + "}\n", "const float* a, float* c, int n) {\n  image::f(a, c, n);"),
-        ("returns.cpp", "double f(const double* a, std::size_t n, float& m) { return m = a[n - 1]; }\n", "const double* a, std::size_t n, float* m, double* result) {\n  *result = f(a, n, *m);"),
+        ("returns.cpp", "double f(const double* a, std::size_t n) { return a[n - 1]; }\n", "const double* a, std::size_t n, double* result) {\n  *result = f(a, n);"),
         ("alias.cpp", "typedef float real;\nvoid g(real* a) {}\nvoid f(real* a, unsigned n) { g(a + n); }\n", "real* a, unsigned n) {\n  f(a, n);"),
     ],
 )  # fmt: skip
@@ -81,7 +81,7 @@ def test_solve_calls_the_whole_of_a_function_of_pointers(tmp_path: Path, name: s
         ("host.cu", "void f(float* a, float* c, int n) { cudaMemcpy(a, c, n, cudaMemcpyHostToDevice); one<<<1, 8>>>(a, c, n); }\n", "the file copies memory (cudaMemcpy)"),
         ("main.cu", "int main() { float *a, *c; int n = 8; " + CONDITION + "}\n", "main takes no pointers"),
         ("bare.cu", "", "one is a kernel"),
-        ("struct.cu", "struct P { float* a; };\nvoid f(P& p) { one<<<1, 8>>>(p.a, p.a, 8); }\n", "declared `P* p`"),
+        ("struct.cu", "struct P { float* a; };\nvoid f(P& p) { one<<<1, 8>>>(p.a, p.a, 8); }\n", "declared `P& p`"),
         ("macro.cu", "#define GO(k) \\\n  k<<<1, 8>>>(a, c, n);\ntemplate <int N> void f(float* a, float* c, int n) { GO(one); }\n", "f is a template"),
         ("vector.cpp", "void f(const std::vector<float>& in, float* out) {}\n", "std::vector"),
         ("square.cpp", "const int N = 8;\nvoid f(float in[N][N]) {}\n", "declared `float in[N][N]`"),

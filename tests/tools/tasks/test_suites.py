@@ -352,7 +352,11 @@ def test_what_a_definition_asks_that_no_task_can_be_is_refused(
 
 @pytest.mark.parametrize(
     ("more", "sizes", "said"),
-    [("multi_gpu: true\n", "", "several GPUs"), ("", "sizes=3", "no size 'sizes'"), ("", "", "defines no ref_kernel")],
+    [
+        ("multi_gpu: true\n", "", "several GPUs"),
+        ("", "sizes=3", "'sizes' is not a size"),
+        ("", "", "defines no ref_kernel"),
+    ],
 )
 def test_what_a_gpu_mode_problem_asks_that_no_task_can_be_is_refused(
     gpu_mode: Path, tmp_path: Path, more: str, sizes: str, said: str

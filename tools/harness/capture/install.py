@@ -2,11 +2,11 @@
 
 import ast
 import builtins
+import contextlib
 import functools
-import importlib.abc
-import importlib.util
 import os
 import sys
+from importlib import machinery
 from pathlib import Path
 
 from harness.capture.recorder import Recorder
@@ -16,28 +16,6 @@ VARIABLE = "KERNELWRIGHT_CAPTURE"
 """Environment variable "FOLDER\\nTARGET" of an observed process and its children."""
 HOOK = "__kernelwright_observe__"
 _recorder = None
-
-
-class ObservingFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules of `watched` (name -> call) by the finders that come after it."""
-
-    watched: dict = {}
-
-    def find_spec(self, name, path, target=None):
-        """Return the module's spec with a loader that calls, or None for any other module."""
-        if name not in self.watched:
-            return None
-        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, others), None)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                self.watched[name](module)
-
-            spec.loader.exec_module = exec_module
-        return spec
 
 
 def start() -> None:
@@ -55,15 +33,30 @@ def start() -> None:
     else:
         import runpy
 
-        # A child that multiprocessing spawns runs the script again as __mp_main__.
+        # `python -m` and a child that multiprocessing spawns get the script from runpy.
         def code_of_file(*arguments, original=runpy._get_code_from_file):
             code = script_code(arguments[-1])
             return (code, arguments[-1]) if isinstance(original(*arguments), tuple) else code
 
-        runpy._get_code_from_file = code_of_file
+        def details(*arguments, original=runpy._get_module_details):
+            name, spec, _ = original(*arguments)
+            return name, spec, script_code(spec.origin)
+
+        runpy._get_code_from_file, runpy._get_module_details = code_of_file, details
         setattr(builtins, HOOK, observe)
-    ObservingFinder.watched = watched
-    sys.meta_path.insert(0, ObservingFinder())
+    for loader in (machinery.SourceFileLoader, machinery.ExtensionFileLoader):
+        loader.exec_module = watched_import(loader.exec_module, watched)
+
+
+def watched_import(execute, watched: dict):
+    """Return a loader's `exec_module`, extended to call what watches the module (name -> call)."""
+
+    @functools.wraps(execute)
+    def exec_module(loader, module):
+        execute(loader, module)
+        watched.get(module.__name__, str)(module)
+
+    return exec_module
 
 
 def observe(value):
@@ -98,34 +91,30 @@ def watch_launches(module) -> None:
 
 
 def recorded_launch(run):
-    """Return `run` of a jitted function, extended to record the target's launches and to note all others."""
+    """Return `run` of a jitted function, extended to record the target's launches."""
 
     @functools.wraps(run)
     def launch(jitted, *args, **kwargs):
-        target = _recorder.kernels.get(id(jitted))
-        if target is not None and not kwargs.get("warmup"):
-            return _recorder.call(target, functools.partial(run, jitted), args, kwargs)
-        if _recorder.depth and not _recorder.tuning:
-            options = {name: str(value) for name, value in kwargs.items() if isinstance(value, (int, float, tuple))}
-            _recorder.launches.append({"kernel": jitted.__name__, **options})
-        return run(jitted, *args, **kwargs)
+        target = None if kwargs.get("warmup") else _recorder.kernels.get(id(jitted))
+        call = functools.partial(run, jitted)
+        return _recorder.call(target, call, args, kwargs) if target else call(*args, **kwargs)
 
     return launch
 
 
 def watch_autotuner(module) -> None:
     """Mark the trials of an autotuner."""
-    bench = module.Autotuner._bench
+    module.Autotuner._bench = trials()(module.Autotuner._bench)
 
-    @functools.wraps(bench)
-    def marked(*args, **kwargs):
-        _recorder.tuning += 1
-        try:
-            return bench(*args, **kwargs)
-        finally:
-            _recorder.tuning -= 1
 
-    module.Autotuner._bench = marked
+@contextlib.contextmanager
+def trials():
+    """Mark the calls within as trials."""
+    _recorder.tuning += 1
+    try:
+        yield
+    finally:
+        _recorder.tuning -= 1
 
 
 def watch_operator(torch, target) -> None:
@@ -136,7 +125,7 @@ def watch_operator(torch, target) -> None:
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             if not target.matches(func):
                 return func(*args, **(kwargs or {}))
-            _recorder.described = target.line()
+            _recorder.described = target
             return _recorder.call(target, func, args, kwargs or {})
 
     Observer().__enter__()
@@ -145,11 +134,11 @@ def watch_operator(torch, target) -> None:
 # ---------------------------------------------------------------- the main script
 
 
-def script_code(path, source=None):
+def script_code(path):
     """Return the code of the main script, which is read and not changed on disk, with a call of the hook after each
     statement of the module that binds the target's name."""
     name = _recorder.target.partition(":")[2].partition(".")[0]
-    tree = ast.parse(Path(path).read_bytes() if source is None else source, str(path))
+    tree = ast.parse(Path(path).read_bytes(), str(path))
     for at, one in reversed([*enumerate(tree.body, 1)]):
         if name in (getattr(one, "name", ""), *(getattr(bound, "id", "") for bound in getattr(one, "targets", ()))):
             tree.body[at:at] = ast.parse(f"{name} = {HOOK}({name})").body
@@ -157,19 +146,7 @@ def script_code(path, source=None):
 
 
 def run_main(argv: list) -> None:
-    """Run a script, or a module after -m, as `__main__`, with the target observed in it."""
-    main = sys.modules["__main__"]
-    if argv[0] == "-m":
-        spec = importlib.util.find_spec(argv[1])
-        if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{argv[1]}.__main__")
-        path, sys.argv = spec.origin, [spec.origin, *argv[2:]]
-        main.__spec__, main.__package__ = spec, spec.parent
-        code = script_code(path, spec.loader.get_source(spec.name))
-    else:
-        path, sys.argv = argv[0], argv
-        sys.path[0] = str(Path(path).resolve().parent)
-        main.__spec__ = None
-        code = script_code(path)
-    main.__file__ = path
-    exec(code, main.__dict__)
+    """Run a script as `__main__`, with the target observed in it."""
+    main, sys.argv, sys.path[0] = sys.modules["__main__"], argv, str(Path(argv[0]).resolve().parent)
+    main.__file__ = argv[0]
+    exec(script_code(argv[0]), main.__dict__)

@@ -26,7 +26,7 @@ class Recorder:
         self.kernels: dict = {}
         """Id of a jitted function of Triton -> its target."""
         self.described = None
-        """What is said of the target, once it was found."""
+        """The target, once it was found."""
         self.reset()
         atexit.register(self.close)
         os.register_at_fork(after_in_child=self.start_in_child)
@@ -35,15 +35,11 @@ class Recorder:
         """Forget everything that was recorded; in a child of a fork the parent's record is the parent's."""
         self.classes: dict = {}
         """Description of the arguments -> number, durations in seconds, and records of such calls."""
-        self.calls: list = []
-        """(records of the class, record, summaries of the tensors, whether each was changed) of calls that returned."""
-        self.events: list = []
-        """(durations, two events of the device) of calls that returned."""
+        self.pending: list = []
+        """What completes the records of calls that returned, and waits for the device."""
         self.problems: dict = {}
         self.apart: dict = {}
         """Reason -> number of calls that are not recorded."""
-        self.launches: list = []
-        """Launches of Triton within the current call."""
         self.depth = self.tuning = 0
         self.path = Path(self.folder, f"calls-{os.getpid()}-{time.time_ns()}.part")
 
@@ -63,7 +59,7 @@ class Recorder:
         finish, events = None, ()
         with self._guarded():
             finish, events = self._before(target, args, kwargs)
-        self.depth, self.launches = 1, []
+        self.depth = 1
         try:
             for event in events[:1]:
                 event.record()
@@ -120,39 +116,43 @@ class Recorder:
         summaries = [values.summary(one) for one in tensors if is_full]
         before = [values.snapshot(one) for one in tensors if is_full]
 
+        def read_duration():
+            events[1].synchronize()
+            found["durations"].append(events[0].elapsed_time(events[1]) / 1e3)
+
         def finish(result, seconds):
             if events:
-                self.events.append((found["durations"], events))
+                self.pending.append(read_duration)
             elif is_timed:
                 found["durations"].append(seconds)
-            if is_full:
-                results: list = []
-                line = {"arguments": tree, "results": values.describe(result, results), **more}
-                storages = [one.untyped_storage().data_ptr() for one in tensors]
-                line["alias"] = [storages.index(one) for one in storages]
-                within = [one.untyped_storage().data_ptr() for one in results]
-                line["result_within"] = [storages.index(one) if one in storages else -1 for one in within]
-                line["launches"] = self.launches[:64]
-                changed = [(one != values.snapshot(other)).any() for one, other in zip(before, tensors)]  # noqa: B905
-                self.calls.append((found["records"], line, summaries, changed))
+            if not is_full:
+                return
+            results: list = []
+            line = {"arguments": tree, "results": values.describe(result, results), **more}
+            storages = [one.untyped_storage().data_ptr() for one in tensors]
+            line["alias"] = [storages.index(one) for one in storages]
+            within = [one.untyped_storage().data_ptr() for one in results]
+            line["result_within"] = [storages.index(one) if one in storages else -1 for one in within]
+            changed = [(one != values.snapshot(other)).any() for one, other in zip(before, tensors)]  # noqa: B905
+
+            def read_contents():
+                line["contents"] = [values.read_summary(one) for one in summaries]
+                line["written"] = [bool(one) for one in changed]
+                found["records"].append(line)
+
+            self.pending.append(read_contents)
 
         return finish, events
 
     def close(self) -> None:
         """Write the record at the end of the process; waits for the device."""
-        for records, line, summaries, changed in self.calls:
+        for complete in self.pending:
             with self._guarded():
-                line["contents"] = [values.read_summary(one) for one in summaries]
-                line["written"] = [bool(one) for one in changed]
-                records.append(line)
-        for durations, (begin, end) in self.events:
-            with self._guarded():
-                end.synchronize()
-                durations.append(begin.elapsed_time(end) / 1e3)
+                complete()
         torch = values.torch_module()
         on_gpu = torch is not None and torch.cuda.is_initialized()
         record = {
-            "target": self.described,
+            "target": self.described and self.described.line(),
             "classes": list(self.classes.values()),
             "apart": self.apart,
             "problems": list(self.problems),

@@ -1,5 +1,6 @@
 """What is observed: a function, a module's or an autograd function's `forward`, a Triton kernel, or an operator."""
 
+import contextlib
 import inspect
 import types
 
@@ -46,9 +47,12 @@ def replace_code(function, target, recorder) -> None:
 
 
 class Target:
-    """What is observed; `skipped` parameters at the front are not arguments of a task."""
+    """What is observed; `skipped` parameters at the front are not arguments of a task.
 
-    def __init__(self, form: str, signature, skipped: int = 0):
+    Without a signature, as of an extension's function, the first call says how many parameters there are.
+    """
+
+    def __init__(self, form: str, signature=None, skipped: int = 0):
         self.form, self.signature, self.skipped = form, signature, skipped
 
     def concerns(self, args) -> bool:
@@ -57,36 +61,18 @@ class Target:
 
     def arguments(self, args, kwargs):
         """Return the arguments of a call by name, defaults included, and further fields of its record."""
+        if self.signature is None:
+            places = [inspect.Parameter(f"arg{at}", inspect.Parameter.POSITIONAL_ONLY) for at in range(len(args))]
+            named = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in kwargs]
+            self.signature = inspect.Signature(places + named)
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return dict(list(bound.arguments.items())[self.skipped :]), {}
 
     def line(self) -> dict:
         """Return what the record says of the target."""
-        parameters = list(self.signature.parameters.values())[self.skipped :]
+        parameters = list(self.signature.parameters.values())[self.skipped :] if self.signature else ()
         return {"form": self.form, "parameters": {p.name: p.kind.name for p in parameters}}
-
-
-class ExtensionTarget(Target):
-    """A function of an extension, whose parameters cannot be read: the first call says how many there are."""
-
-    def __init__(self, recorder):
-        super().__init__("function", None)
-        self.recorder = recorder
-
-    def arguments(self, args, kwargs):
-        """Return the arguments of a call by their places."""
-        if self.signature is None:
-            places = [inspect.Parameter(f"arg{at}", inspect.Parameter.POSITIONAL_ONLY) for at in range(len(args))]
-            self.signature = inspect.Signature(
-                places + [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in kwargs]
-            )
-            self.recorder.described = self.line()
-        return super().arguments(args, kwargs)
-
-    def line(self) -> dict:
-        """Return what the record says of the target, without parameters before its first call."""
-        return super().line() if self.signature else {"form": self.form, "parameters": {}}
 
 
 class ModuleTarget(Target):
@@ -152,7 +138,7 @@ class OperatorTarget(Target):
     """An operator of torch, such as aten._softmax, with all its overloads."""
 
     def __init__(self, name: str):
-        super().__init__("operator", None)
+        super().__init__("operator")
         self.overload = None
         self.wanted = name.split(":", 1)[-1].replace("::", ".").split(".")[:2]
 
@@ -191,13 +177,12 @@ def wrap_target(value, recorder):
     elif inspect.isgeneratorfunction(value) or inspect.iscoroutinefunction(value):
         raise TypeError("it is a generator or a coroutine, whose call is not its work")
     else:
-        try:
-            # What torch.library.custom_op and triton_op return is an operator.
-            overload = getattr(value, "_opoverload", None)
-            target = Target("function", operator_signature(overload) if overload else inspect.signature(value))
-        except ValueError:
-            target = ExtensionTarget(recorder)
-    recorder.described = target.line()
+        # What torch.library.custom_op and triton_op return is an operator.
+        overload, signature = getattr(value, "_opoverload", None), None
+        with contextlib.suppress(ValueError):
+            signature = operator_signature(overload) if overload else inspect.signature(value)
+        target = Target("function", signature)
+    recorder.described = target
     if isinstance(function, types.FunctionType):
         replace_code(function, target, recorder)
     if isinstance(function, types.FunctionType) or target.form == "triton":

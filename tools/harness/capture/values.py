@@ -13,13 +13,13 @@ CONTENT_BYTES = 1 << 16
 """Integer tensors of at most this size are recorded whole."""
 COMPARED = 1 << 22
 """Bytes of a tensor that is compared byte by byte before and after a call."""
-SAMPLE = 1 << 20
-"""Elements from which a distribution is computed."""
+SAMPLE = 1 << 14
+"""Elements from which the distribution of a larger tensor is computed."""
+COMMON = 1 / 16
+"""A value that takes this share of the elements is told apart from the others."""
+LEAST_COUNTED = 32
+"""Elements from which on common values are told apart."""
 ALIGNMENT = 16
-LEVELS = 4
-"""Different values that are counted, from the least on."""
-SORTED = 1 << 22
-"""Integers of which it is found whether all are different, the first ones."""
 
 
 def torch_module():
@@ -78,55 +78,47 @@ def snapshot(tensor):
 
 
 def summary(tensor):
-    """Return what is known of a tensor's content, as tensors by name to be read later; empty for what has no figures.
-
-    It is a copy of small integers; else the figures of what is finite, the shares of the infinities and of the least
-    few values, and whether integers rise along the last axis, or are all different. Small floats come with which of
-    them have the largest value, which is the whole content where there are two.
-    """
+    """Return what of a tensor's content is read later, as tensors by name: the whole of a small one, else a sample, and
+    of integers whether they rise along the last axis; empty for what has no figures."""
     torch = torch_module()
     if tensor.numel() == 0 or tensor.is_complex():
         return {}
     values, is_float = tensor.detach(), tensor.is_floating_point()
-    is_small = values.numel() * (1 if is_float else values.element_size()) <= CONTENT_BYTES
-    if is_small and not is_float:
-        return {"zlib": values.clone()}
-    sample = values.reshape(-1)[:: math.ceil(values.numel() / SAMPLE)].to(torch.float64)
-    finite = sample.isfinite()
-    count, zero = finite.sum().clamp(min=1), sample.new_zeros(())
-    mean = torch.where(finite, sample, zero).sum() / count
-    low, high = (torch.where(finite, sample, end) for end in (torch.inf, -torch.inf))
-    found = {
-        "min": torch.nan_to_num(low.min(), posinf=0.0),
-        "max": torch.nan_to_num(high.max(), neginf=0.0),
-        "mean": mean,
-        "std": (torch.where(finite, sample - mean, zero).square().sum() / count).sqrt(),
-        "finite": finite.double().mean(),
-        "infinite": torch.stack([(sample == end).double().mean() for end in (-torch.inf, torch.inf)]),
-    }
-    if values.numel() >= 8 * LEVELS:
-        levels = [low.min()]
-        while len(levels) < LEVELS:
-            levels.append(torch.where(low > levels[-1], low, torch.inf).min())
-        found["levels"] = torch.stack(
-            [torch.stack([one.double(), (low == one).sum().double() / count]) for one in levels]
-        )
-    if is_float:
-        return found | ({"zlib": sample == sample.max()} if is_small else {})
-    if values.dim() and values.dtype is not torch.bool:
-        found["rising"] = (values[..., 1:] >= values[..., :-1]).all()
-        found["distinct"] = values.reshape(-1)[:SORTED].sort().values.diff().ne(0).all()
-    return found
+    if values.numel() * (1 if is_float else values.element_size()) <= CONTENT_BYTES:
+        return {"whole": values.clone()}
+    sample = values.reshape(-1)[:: math.ceil(values.numel() / SAMPLE)].clone()
+    if is_float or values.dtype is torch.bool:
+        return {"sample": sample}
+    ends = torch.stack([values.min(), values.max()])
+    return {"sample": torch.cat([sample, ends]), "rising": (values[..., 1:] >= values[..., :-1]).all()}
 
 
 def read_summary(found) -> dict:
-    """Return a `summary` as JSON; waits for the device."""
-    read = {name: one.tolist() for name, one in found.items() if name != "zlib"}
-    if "levels" in read:
-        read["levels"] = [pair for pair in read["levels"] if pair[1] > 0 and math.isfinite(pair[0])]
-    ends = [share for share in read.get("infinite", ()) if share]
-    shares = [share * read["finite"] for _, share in read.get("levels", ())] + ends
-    if "zlib" in found and (not read or (len(shares) == 2 and sum(shares) > 1 - 1e-9)):
-        data = found["zlib"].cpu().contiguous().reshape(-1).view(torch_module().uint8).numpy().tobytes()
-        read["zlib"] = base64.b64encode(zlib.compress(data, 9)).decode()
-    return read
+    """Return a `summary` as JSON; waits for the device.
+
+    `levels` are common values with their shares, and the figures are of all others. The content is that of small
+    integers, or of small floats of two values which of them have the larger one.
+    """
+    found = {name: one.cpu() for name, one in found.items()}
+    whole = found.get("whole")
+    if whole is not None and not whole.is_floating_point():
+        return {"zlib": packed(whole)}
+    if not found:
+        return {}
+    sample = (found["sample"] if whole is None else whole).reshape(-1).double()
+    values, counts = sample.unique(return_counts=True)
+    common = ((counts >= len(sample) * COMMON) | (len(values) == 2)) & (len(sample) >= LEAST_COUNTED)
+    rest = sample[sample.isfinite() & ~torch_module().isin(sample, values[common])]
+    levels = list(zip(values[common].tolist(), (counts[common].double() / len(sample)).tolist()))  # noqa: B905
+    read = {"levels": levels, "rising": bool(found.get("rising", False)), "distinct": len(values) > len(sample) - 3}
+    if len(rest):
+        figures = {"min": rest.min(), "max": rest.max(), "mean": rest.mean(), "std": rest.std(correction=0)}
+        read |= {name: float(one) for name, one in figures.items()}
+    is_mask = whole is not None and len(levels) == len(values) == 2
+    return read | ({"zlib": packed(whole.double() == values.max())} if is_mask else {})
+
+
+def packed(tensor) -> str:
+    """Return a tensor's bytes, compressed, as text."""
+    data = tensor.contiguous().reshape(-1).view(torch_module().uint8).numpy().tobytes()
+    return base64.b64encode(zlib.compress(data, 9)).decode()
