@@ -186,6 +186,7 @@ def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: P
     tried = (RunAttempt(iteration=1, methods=(FIRST.head.id,), knobs={}, verdict="reject_perf", reason="slow"),)
     untold = said.model_copy(update={"reason": "By now.", "passed_over": ()})
     assert answered(tmp_path / "c", brief((FIRST, SECOND), tried=tried), untold) == (untold, ())
+    assert answered(tmp_path / "d", brief((SECOND, FIRST)), untold) == (untold, ()), "listed after: another operator's"
 
 
 def test_an_idea_of_the_planners_own_needs_no_page_citation_or_priority(tmp_path: Path) -> None:
