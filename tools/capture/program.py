@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +20,8 @@ from tools.errors import SettingsError
 PACKAGE = "_kernelwright_capture"
 """Name of the recorder's package in the user's process, where `harness` may be a package of the user's."""
 VARIABLE = "KERNELWRIGHT_CAPTURE"
+PR_SET_PDEATHSIG = 1
+"""The option of Linux's prctl(2) that names the signal for a process whose parent has ended."""
 _BOOTSTRAP = f"""
 import sys
 # A sitecustomize of the user's that this one hides runs first.
@@ -67,12 +72,25 @@ def run_program(command: Sequence[str], target: str, python: str = "") -> Record
             VARIABLE: f"{record}\n{target}",
         }
         through_main = ["-c", _RUN_MAIN] if target.startswith("__main__:") and command[0] != "-m" else []
+        end_with_us = functools.partial(_end_with, os.getpid(), ctypes.CDLL(None).prctl)
         try:
-            done = subprocess.run([python or sys.executable, *through_main, *command], env=environment, check=False)
+            done = subprocess.run(
+                [python or sys.executable, *through_main, *command],
+                env=environment,
+                check=False,
+                preexec_fn=end_with_us,
+            )
         except OSError as error:
             raise SettingsError(f"--python: {python} cannot be started ({error.strerror}); name a Python") from None
         processes = tuple(json.loads(path.read_text(encoding="utf-8")) for path in sorted(record.glob("*.json")))
     return Recorded(processes, tuple(command), done.returncode)
+
+
+def _end_with(parent: int, prctl: Callable[[int, int], int]) -> None:
+    """Let this process end when `parent` does: a program whose capture was killed would keep its GPU."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _write_recorder(folder: Path) -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -152,3 +158,27 @@ def test_a_command_that_cannot_be_right() -> None:
         run_program([], "own:twice")
     with pytest.raises(SettingsError, match="no such file"):
         run_program(["missing.py"], "own:twice")
+
+
+def test_a_killed_capture_takes_the_program_with_it(tmp_path: Path) -> None:
+    """Otherwise the program keeps its GPU, and every later run finds the device in use."""
+    (tmp_path / "prog.py").write_text("import os, time\nopen('pid', 'x').write(str(os.getpid()))\ntime.sleep(600)\n")
+    capture = subprocess.Popen(
+        [sys.executable, "-c", "from tools.capture.program import run_program; run_program(['prog.py'], 'own:twice')"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    note = tmp_path / "pid"
+    wait_until(lambda: note.exists() and note.read_text() != "")
+    capture.kill()
+    capture.wait()
+    with contextlib.suppress(ProcessLookupError):
+        running = os.pidfd_open(int(note.read_text()))
+        assert select.select([running], [], [], 60)[0], "the program runs on"
+
+
+def wait_until(condition, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
