@@ -176,12 +176,13 @@ class RecordingDims(dict):
 
 
 def is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors have the same address, shape, strides and dtype."""
-    return one.data_ptr() == other.data_ptr() and (one.shape, one.stride(), one.dtype) == (
-        other.shape,
-        other.stride(),
-        other.dtype,
-    )
+    """Whether two tensors, of which either may have no values, are the same elements with equal strides and dtype."""
+
+    def view(tensor: torch.Tensor):
+        place = tensor.untyped_storage()._cdata, tensor.storage_offset()
+        return place, tensor.shape, tensor.stride(), tensor.dtype
+
+    return view(one) == view(other)
 
 
 def import_source(text: str, file: str) -> types.ModuleType:
