@@ -95,10 +95,9 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
     printed = capsys.readouterr()
     found = json.loads(printed.out.splitlines()[-1])
     assert all(word in found["reason"] for word in says), found
-    assert (found["status"], found["workspace"]) == (
-        "refused",
-        None,
-    ) and printed.err.strip() == f"error: {found['reason']}"
+    # On a slow machine a line of progress comes first.
+    assert (found["status"], found["workspace"]) == ("refused", None)
+    assert printed.err.strip().endswith(f"error: {found['reason']}") and "Traceback" not in printed.err
     assert nothing_is_left(tmp_path)
 
 
