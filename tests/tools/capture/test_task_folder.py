@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 import types
@@ -22,6 +23,14 @@ from tools.capture.task_folder import write_captured_task
 from tools.tasks.loader import author_of_task
 
 TOOLS = Path(__file__).parents[3] / "tools"
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """What is said of a sample holds for these numbers."""
+    torch.manual_seed(7)
+
+
 ATTENTION = '''
 import torch
 def attention(q, pages, table, lengths, out, /, scale, *, window=None, mode="causal", extra=()):
@@ -405,7 +414,7 @@ def test_masks_and_floats_of_few_values_keep_their_values(tmp_path: Path) -> Non
         assert set(one["large"].unique().tolist()) == {0.0, 1.0} and 0.4 < one["large"].mean() < 0.6
         assert 0.2 < one["bias"].isneginf().float().mean() < 0.3 and bool(one["bias"].isfinite().any(1).all())
         assert 0.9 < one["bias"][one["bias"].isfinite()].std() < 1.1
-    assert "25% of its values are infinite" in (tmp_path / "said").read_text()
+    assert re.search(r"\b2[3-7]% of its values are infinite", (tmp_path / "said").read_text()), "seen in a sample"
 
 
 def test_large_integers_are_drawn_as_they_were_and_said(tmp_path: Path) -> None:
