@@ -42,7 +42,7 @@ class HistoryArguments(Artifact):
     """Return the versions of this run with their verdicts, correct candidates that lost, and your notes."""
 
 
-class SubmitArguments(Artifact):
+class SubmissionArguments(Artifact):
     """Submit a draft with its hypothesis. The judge checks it on sizes and inputs that nobody has seen and times it
     against the incumbent, and the gate decides; the answer is a ticket for `verdict`. There is no other way to a
     version."""
@@ -92,7 +92,7 @@ TOOLS: dict[str, type[Artifact]] = {
     "assembly": DisassembleArguments,
     "knowledge": KnowledgeArguments,
     "history": HistoryArguments,
-    "submit": SubmitArguments,
+    "submit": SubmissionArguments,
     "verdict": VerdictArguments,
     "note": NoteArguments,
 }

@@ -44,7 +44,7 @@ from graph.bench.arguments import (
     KnowledgeArguments,
     NoteArguments,
     ProfileArguments,
-    SubmitArguments,
+    SubmissionArguments,
     TaskArguments,
     VerdictArguments,
 )
@@ -141,7 +141,7 @@ class Bench:
         if remove_keys(said) != said:
             # It would block every later commit of the run.
             return CallResult(f"{tool}: the call holds what looks like a key; leave it out.", failed=True)
-        is_last = isinstance(asked, SubmitArguments) and asked.last
+        is_last = isinstance(asked, SubmissionArguments) and asked.last
         with self._guard:
             if self._has_ended:
                 return CallResult(ENDED_TEXT, failed=True)
@@ -248,7 +248,7 @@ class Bench:
             except queue.Empty:
                 continue
             try:
-                if not isinstance(ticket.asked, SubmitArguments):
+                if not isinstance(ticket.asked, SubmissionArguments):
                     ticket.finish(self._work(ticket, brief))
                     continue
                 if ticket.asked.last and not ticket.asked.name:
@@ -310,7 +310,7 @@ class Bench:
             )
         return Draft(source=drafts[name], methods=())
 
-    def _take(self, said: SubmitArguments, brief: PlannerBrief) -> Submission:
+    def _take(self, said: SubmissionArguments, brief: PlannerBrief) -> Submission:
         """Return a submission that the judge can take; its draft passes the quick check, so none is wasted."""
         source = self._draft(said.name).source
         if source == brief.source:

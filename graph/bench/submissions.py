@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.artifacts import Hypothesis, Plan, PlannedMethod, Prediction
-from graph.bench.arguments import SubmitArguments
+from graph.bench.arguments import SubmissionArguments
 from tools.artifacts import Artifact
 
 
@@ -11,12 +11,12 @@ class Submission(Artifact):
     """A submission that the judge takes."""
 
     iteration: int
-    said: SubmitArguments
+    said: SubmissionArguments
     source: str
     """The whole text of the kernel file."""
 
 
-def plan_of(said: SubmitArguments) -> Plan:
+def plan_of(said: SubmissionArguments) -> Plan:
     """Return a submission as a plan of one method and one candidate."""
     prediction = Prediction(
         metric="time",
